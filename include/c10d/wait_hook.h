@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
+
 #include "c10d/call.h"
 #include "c10d/export.h"
+#include "c10d/work.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -37,5 +40,11 @@ class C10D_API WaitHook {
 
   friend class WaitLook;
 };
+
+// Work::detach() for the runtime of a language, which keeps the buffers of the op: calls
+// `when_done` once, as Work::on_done() does, when the op no longer needs them. It does not count as
+// asking for the failure: one that nobody else got is logged, see unobserved_failures().
+// Throws as on_done(); then the Work waits for its op.
+C10D_API void detach(Work work, std::function<void(const Failure*)> when_done);
 
 }}  // namespace c10d::v0

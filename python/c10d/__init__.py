@@ -15,14 +15,21 @@ from ._c10d import (ANY_SOURCE, BackendInfo, LaunchInfo, Member, ProcessGroup, R
                     Store, TcpStore, Work, detect_launch, file_store, hash_store,
                     init_process_group, list_backends, prefix_store, tcp_store, version)
 from ._c10d import _after_fork_in_child, _end
-from ._errors import *  # noqa: F403  every exception of the package
-from ._errors import __all__ as _errors
+from ._errors import (Aborted, AddressInUse, BackendError, ConcurrentUse, Corrupt, Destroyed, Error,
+                      ForkedChild, InvalidArgument, LibraryError, LinkLost, Mismatch, NetworkError,
+                      NotAuthenticated, OutOfResources, PeerDied, PeerLeft, StoreError, StoreLimit,
+                      StoreLost, StoreRefused, Timeout, Unreachable, Unsupported, VersionMismatch,
+                      WrongJob)
 
 __version__ = version.split(" ", 1)[0]
 __all__ = ["ANY_SOURCE", "BackendInfo", "LaunchInfo", "Member", "ProcessGroup", "Received",
            "ReduceOp", "Store", "TcpStore", "Work", "detect_launch", "file_store", "hash_store",
-           "init_process_group", "list_backends", "prefix_store", "tcp_store", "version",
-           *_errors]
+           "init_process_group", "list_backends", "prefix_store", "tcp_store", "version", "Aborted",
+           "AddressInUse", "BackendError", "ConcurrentUse", "Corrupt", "Destroyed", "Error",
+           "ForkedChild", "InvalidArgument", "LibraryError", "LinkLost", "Mismatch", "NetworkError",
+           "NotAuthenticated", "OutOfResources", "PeerDied", "PeerLeft", "StoreError", "StoreLimit",
+           "StoreLost", "StoreRefused", "Timeout", "Unreachable", "Unsupported", "VersionMismatch",
+           "WrongJob"]
 
 for _method in (_objects.broadcast_object, _objects.all_gather_object, _objects.scatter_object):
     setattr(ProcessGroup, _method.__name__, _method)

@@ -17,6 +17,7 @@ different calls), PeerDied, PeerLeft, Aborted, Timeout and other subclasses of c
 """
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from datetime import timedelta
+from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar, overload
 
@@ -28,6 +29,8 @@ class _DLPack(Protocol):
 
 # typing has no name for the buffer protocol before Python 3.12.
 _Buffer = Any
+_Value = bytes | str | _Buffer
+_Path = str | bytes | PathLike[str] | PathLike[bytes]
 _Seconds = float | timedelta | None
 _Op = ReduceOp | str | None
 _Self = TypeVar("_Self")
@@ -41,13 +44,21 @@ class ReduceOp:
     """How the elements of the ranks are combined. An op also takes the name, such as "max"."""
 
     sum: ReduceOp
+    SUM: ReduceOp
     avg: ReduceOp
+    AVG: ReduceOp
     prod: ReduceOp
+    PROD: ReduceOp
     min: ReduceOp
+    MIN: ReduceOp
     max: ReduceOp
+    MAX: ReduceOp
     band: ReduceOp
+    BAND: ReduceOp
     bor: ReduceOp
+    BOR: ReduceOp
     bxor: ReduceOp
+    BXOR: ReduceOp
     @staticmethod
     def premul(factor: float) -> ReduceOp:
         """Every input times `factor`, then the sum."""
@@ -121,7 +132,7 @@ class Work(Awaitable[Received | None]):
     def done(self) -> bool:
         """Whether the op has ended, well or not. Does not wait."""
     @property
-    def state(self) -> Literal["running", "ok", "failed", "cancelled", "timed_out"]: ...
+    def state(self) -> Literal["running", "ok", "failed", "cancelled", "timed out"]: ...
     def exception(self) -> Error | None:
         """What the op failed with; None while it runs and when it is ok."""
     @property
@@ -132,29 +143,29 @@ class Work(Awaitable[Received | None]):
     def __await__(self) -> Generator[Any, None, Received | None]: ...
 
 class Store:
-    """A key-value store that brings ranks together. A value is bytes; a str is stored as UTF-8.
+    """A key-value store that brings ranks together. A value is bytes or a buffer; a str goes as UTF-8.
 
     A call that waits for a key does so until `timeout`, by default that of the store. Raises
     StoreLost, StoreLimit, StoreRefused and Timeout.
     """
 
-    def set(self, key: str, value: bytes | str, timeout: _Seconds = None) -> None: ...
+    def set(self, key: str, value: _Value, timeout: _Seconds = None) -> None: ...
     def get(self, key: str, timeout: _Seconds = None) -> bytes:
         """Waits until the key exists."""
     def try_get(self, key: str, timeout: _Seconds = None) -> bytes | None:
         """None when the key does not exist."""
     def add(self, key: str, amount: int, timeout: _Seconds = None) -> int:
         """Adds to the number at the key, which counts as 0 at first. Returns the sum."""
-    def compare_set(self, key: str, expected: bytes | str | None, desired: bytes | str,
+    def compare_set(self, key: str, expected: _Value | None, desired: _Value,
                     timeout: _Seconds = None) -> bytes | None:
         """Sets the value if it is `expected`; None: if there is none. Returns what is stored now."""
-    def append(self, key: str, value: bytes | str, timeout: _Seconds = None) -> int: ...
+    def append(self, key: str, value: _Value, timeout: _Seconds = None) -> int: ...
     def delete_key(self, key: str, timeout: _Seconds = None) -> bool: ...
     def wait(self, keys: Sequence[str], timeout: _Seconds = None) -> None: ...
     def check(self, keys: Sequence[str], timeout: _Seconds = None) -> bool: ...
     def multi_get(self, keys: Sequence[str], timeout: _Seconds = None) -> list[bytes]: ...
     def num_keys(self, timeout: _Seconds = None) -> int: ...
-    def push(self, key: str, value: bytes | str, timeout: _Seconds = None) -> None: ...
+    def push(self, key: str, value: _Value, timeout: _Seconds = None) -> None: ...
     def pop(self, key: str, timeout: _Seconds = None) -> bytes: ...
     def barrier(self, key: str, size: int, timeout: _Seconds = None) -> None: ...
 
@@ -168,7 +179,7 @@ class TcpStore(Store):
 
 def tcp_store(host: str = "127.0.0.1", port: int = 0, *, server: bool = False, job: str = "",
               token: bytes = b"", timeout: _Seconds = None) -> TcpStore: ...
-def file_store(path: str, size: int = 0, timeout: _Seconds = None) -> Store: ...
+def file_store(path: _Path, size: int = 0, timeout: _Seconds = None) -> Store: ...
 def hash_store(timeout: _Seconds = None) -> Store: ...
 def prefix_store(prefix: str, store: Store) -> Store: ...
 def _end() -> None: ...
@@ -234,64 +245,133 @@ class ProcessGroup:
     @overload
     def all_reduce(self, output: _Buffer, input: _Buffer = None, *, op: _Op = None,
                    timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def scan(self, output: _Buffer, input: _Buffer = None, *, op: _Op = None,
-             timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+             timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """output[i] on rank r is the reduction over ranks 0 to r of input[i]; as all_reduce()."""
+    @overload
+    def scan(self, output: _Buffer, input: _Buffer = None, *, op: _Op = None,
+             timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def exscan(self, output: _Buffer, input: _Buffer = None, *, op: _Op = None,
-               timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+               timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """The same over ranks 0 to r - 1; the output of rank 0 keeps its elements."""
+    @overload
+    def exscan(self, output: _Buffer, input: _Buffer = None, *, op: _Op = None,
+               timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def broadcast(self, output: _Buffer, root: int = 0, input: _Buffer = None, *,
-                  timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+                  timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """output has the k elements of the root, on every rank. Without input it is in place."""
+    @overload
+    def broadcast(self, output: _Buffer, root: int = 0, input: _Buffer = None, *,
+                  timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def reduce(self, output: _Buffer, input: _Buffer, root: int = 0, *, op: _Op = None,
-               timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+               timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """On the root, output[i] is the reduction over all ranks of input[i]; k elements each.
 
         The other ranks may pass None as output.
         """
+    @overload
+    def reduce(self, output: _Buffer, input: _Buffer, root: int = 0, *, op: _Op = None,
+               timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def all_gather(self, output: _Buffer, input: _Buffer, *, timeout: _Seconds = None,
-                   async_op: bool = False) -> Work | None:
+                   async_op: Literal[False] = False) -> None:
         """Shard r of output (n k elements) is the input (k) of rank r, on every rank."""
+    @overload
+    def all_gather(self, output: _Buffer, input: _Buffer, *, timeout: _Seconds = None,
+                   async_op: Literal[True]) -> Work: ...
+    @overload
     def all_gather_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], *,
-                     timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+                     timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """The same with counts[r] elements of rank r. counts is the same on every rank."""
+    @overload
+    def all_gather_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], *,
+                     timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def reduce_scatter(self, output: _Buffer, input: _Buffer, *, op: _Op = None,
-                       timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+                       timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """output (k) on rank r is the reduction over all ranks of shard r of their input (n k)."""
+    @overload
+    def reduce_scatter(self, output: _Buffer, input: _Buffer, *, op: _Op = None,
+                       timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def reduce_scatter_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], *,
                          op: _Op = None, timeout: _Seconds = None,
-                         async_op: bool = False) -> Work | None:
+                         async_op: Literal[False] = False) -> None:
         """The same with counts[r] elements in shard r."""
+    @overload
+    def reduce_scatter_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], *,
+                         op: _Op = None, timeout: _Seconds = None,
+                         async_op: Literal[True]) -> Work: ...
+    @overload
     def gather(self, output: _Buffer, input: _Buffer, root: int = 0, *, timeout: _Seconds = None,
-               async_op: bool = False) -> Work | None:
+               async_op: Literal[False] = False) -> None:
         """On the root, shard r of output (n k) is the input (k) of rank r; elsewhere output is None."""
+    @overload
+    def gather(self, output: _Buffer, input: _Buffer, root: int = 0, *, timeout: _Seconds = None,
+               async_op: Literal[True]) -> Work: ...
+    @overload
     def gather_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], root: int = 0, *,
-                 timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+                 timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """The same with counts[r] elements of rank r."""
-    def scatter(self, output: _Buffer, input: _Buffer, root: int = 0, *,
-                timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+    @overload
+    def gather_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], root: int = 0, *,
+                 timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def scatter(self, output: _Buffer, input: _Buffer, root: int = 0, *, timeout: _Seconds = None,
+                async_op: Literal[False] = False) -> None:
         """output (k) on rank r is shard r of the root's input (n k); elsewhere input is None."""
+    @overload
+    def scatter(self, output: _Buffer, input: _Buffer, root: int = 0, *, timeout: _Seconds = None,
+                async_op: Literal[True]) -> Work: ...
+    @overload
     def scatter_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], root: int = 0, *,
-                  timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+                  timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """The same with counts[r] elements for rank r."""
+    @overload
+    def scatter_v(self, output: _Buffer, input: _Buffer, counts: Sequence[int], root: int = 0, *,
+                  timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def all_to_all(self, output: _Buffer, input: _Buffer, *, timeout: _Seconds = None,
-                   async_op: bool = False) -> Work | None:
+                   async_op: Literal[False] = False) -> None:
         """Shard s of output (n k) on rank r is shard r of the input (n k) of rank s."""
+    @overload
+    def all_to_all(self, output: _Buffer, input: _Buffer, *, timeout: _Seconds = None,
+                   async_op: Literal[True]) -> Work: ...
+    @overload
     def all_to_all_v(self, output: _Buffer, input: _Buffer, output_counts: Sequence[int],
                      input_counts: Sequence[int], *, timeout: _Seconds = None,
-                     async_op: bool = False) -> Work | None:
+                     async_op: Literal[False] = False) -> None:
         """The same with input_counts[r] elements to rank r, output_counts[s] from rank s."""
-    def barrier(self, *, timeout: _Seconds = None, async_op: bool = False) -> Work | None:
+    @overload
+    def all_to_all_v(self, output: _Buffer, input: _Buffer, output_counts: Sequence[int],
+                     input_counts: Sequence[int], *, timeout: _Seconds = None,
+                     async_op: Literal[True]) -> Work: ...
+    @overload
+    def barrier(self, *, timeout: _Seconds = None, async_op: Literal[False] = False) -> None:
         """Returns once every rank has called it."""
+    @overload
+    def barrier(self, *, timeout: _Seconds = None, async_op: Literal[True]) -> Work: ...
+    @overload
     def send(self, input: _Buffer, peer: int, tag: int = 0, *, timeout: _Seconds = None,
-             async_op: bool = False) -> Work | None:
+             async_op: Literal[False] = False) -> None:
         """Sends to a rank. Returns when input may be used again."""
+    @overload
+    def send(self, input: _Buffer, peer: int, tag: int = 0, *, timeout: _Seconds = None,
+             async_op: Literal[True]) -> Work: ...
+    @overload
     def recv(self, output: _Buffer, peer: int, tag: int = 0, *, timeout: _Seconds = None,
-             async_op: bool = False) -> Work | Received:
+             async_op: Literal[False] = False) -> Received:
         """Receives the next message of that rank, or of ANY_SOURCE, with this tag.
 
         It may be shorter than output. A Work has the result in `received`.
         """
+    @overload
+    def recv(self, output: _Buffer, peer: int, tag: int = 0, *, timeout: _Seconds = None,
+             async_op: Literal[True]) -> Work: ...
     def monitored_barrier(self, timeout: _Seconds = None) -> None:
         """A barrier whose Timeout names all ranks that did not come."""
 
@@ -299,8 +379,8 @@ class ProcessGroup:
                          allow_pickle: bool = False, timeout: _Seconds = None) -> Any:
         """The object of the root, on every rank.
 
-        It goes as JSON, or as bytes. allow_pickle=True, on all ranks, takes what is neither, and
-        runs code of the sender. More than max_bytes, 1 GiB, raise InvalidArgument on every rank.
+        It goes as JSON, or as bytes. With allow_pickle=True, on all ranks, what is not bytes is
+        pickled, which runs code of the sender. More than max_bytes, 1 GiB, raise InvalidArgument on every rank.
         """
     def all_gather_object(self, obj: Any, *, max_bytes: int = ..., allow_pickle: bool = False,
                           timeout: _Seconds = None) -> list[Any]:
@@ -312,8 +392,13 @@ class ProcessGroup:
 
     def new_group(self, ranks: Sequence[int], name: str = "") -> ProcessGroup:
         """A group of these ranks, which alone call it; ranks[i] gets rank i there."""
-    def split(self, color: int | None, key: int = 0) -> ProcessGroup | None:
+    @overload
+    def split(self, color: int, key: int = 0) -> ProcessGroup:
         """One new group for each color, ordered by key; None without a color. All ranks call it."""
+    @overload
+    def split(self, color: None, key: int = 0) -> None: ...
+    @overload
+    def split(self, color: int | None, key: int = 0) -> ProcessGroup | None: ...
     def split_by_host(self) -> ProcessGroup:
         """The ranks of each host become one group. All ranks call it."""
     def abort(self, why: str = "abort() was called") -> None:

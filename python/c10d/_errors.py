@@ -126,8 +126,10 @@ _BY_CODE = {
     "store_error": StoreRefused, "timed_out": Timeout,
 }
 
-__all__ = ["Error", "InvalidArgument", "BackendError", "NetworkError", "StoreError",
-           *(kind.__name__ for kind in _BY_CODE.values())]
+
+
+for _kind in (Error, InvalidArgument, BackendError, NetworkError, StoreError, *_BY_CODE.values()):
+    _kind.__module__ = "c10d"  # as tracebacks name it
 
 
 def make(message, *, code, **facts):

@@ -2,7 +2,8 @@
 """Objects as values: methods of ProcessGroup.
 
 An object goes as JSON, or as bytes where it is bytes. Neither runs code of the sender. Pickle does:
-it is used on request only. Lengths come first, and are checked before memory is allocated.
+it is used on request only, and then for all that is not bytes. Lengths come first, and are checked
+before memory is allocated.
 """
 import array
 import json
@@ -17,12 +18,12 @@ _JSON, _BYTES, _PICKLE = b"JBP"
 def _encode(obj, allow_pickle):
     if isinstance(obj, (bytes, bytearray, memoryview)):
         return bytes([_BYTES]) + bytes(obj)
+    if allow_pickle:
+        import pickle
+        return bytes([_PICKLE]) + pickle.dumps(obj)
     try:
         return bytes([_JSON]) + json.dumps(obj, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
-        if allow_pickle:
-            import pickle
-            return bytes([_PICKLE]) + pickle.dumps(obj)
         raise TypeError(f"{error}: an object goes as JSON or bytes; allow_pickle=True on all ranks "
                         "takes pickle, which runs code of the sender") from error
 

@@ -12,4 +12,7 @@ def become(name):
     if path is None:
         sys.exit(f"{name}: not in this package, and not on PATH: install c10d-tools, or build the "
                  "package from its repository")
+    # A script without a program before it runs with this Python.
+    folder = os.path.dirname(sys.executable)
+    os.environ["PATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PATH")]))
     os.execv(path, [path, *sys.argv[1:]])

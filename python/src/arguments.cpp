@@ -30,7 +30,13 @@ std::optional<Duration> duration_of(nb::handle seconds, const char* what) {
 
 ReduceOp reduce_op_of(nb::handle op) {
   if (op.is_none()) return ReduceOp::sum;
-  if (nb::isinstance<nb::str>(op)) return reduce_op_from_string(nb::cast<std::string>(op));
+  if (nb::isinstance<nb::str>(op)) {
+    const nb::object name = op.attr("lower")();
+    const auto kind = reduce_op_from_string(nb::cast<std::string>(name));
+    if (kind == ReduceOp::premul_sum)
+      throw nb::value_error("op: \"premul_sum\" has a factor: pass c10d.ReduceOp.premul(factor)");
+    return kind;
+  }
   if (nb::isinstance<ReduceOp>(op)) return nb::cast<ReduceOp>(op);
   throw nb::type_error("op is a c10d.ReduceOp or a name such as \"max\"");
 }

@@ -2,6 +2,7 @@
 #include "python/src/buffer.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -11,6 +12,8 @@
 #include "python/src/dlpack.h"
 
 namespace nb = nanobind;
+static_assert(std::endian::native == std::endian::little,
+              "formats such as '<d' are taken as they are");
 
 namespace c10d { namespace python {
 namespace {

@@ -3,12 +3,14 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "c10d/process_group.h"
 #include "c10d/work.h"
 #include "python/src/buffer.h"
+#include "python/src/documented.h"
 
 namespace c10d { namespace python {
 
@@ -24,6 +26,9 @@ struct Held : Buffers {
   Held& operator=(const Held&) = delete;
 
   ProcessGroup group;
+  // The op may still use the buffers. MPI may write to those of an op that failed until the process
+  // ends (docs/limits.md): they are then kept for ever.
+  std::atomic<bool> in_use = false;
 };
 
 // A ProcessGroup of Python.
@@ -84,7 +89,7 @@ class Call {
 void end_python_groups();
 
 void bind_group(nanobind::module_& module);
-void bind_ops(nanobind::class_<Group>& group);
+void bind_ops(Documented<Group>& group);
 void bind_work(nanobind::module_& module);
 void bind_stores(nanobind::module_& module);
 

@@ -19,7 +19,7 @@ namespace {
 
 Group* init(std::string backend, std::string url, std::shared_ptr<Store> store,
             std::optional<int> rank, std::optional<int> size, nb::handle timeout,
-            nb::handle connect_timeout, nb::bytes token, std::string name) {
+            nb::handle connect_timeout, const nb::bytes& token, std::string name) {
   InitOptions options{.backend = std::move(backend),
                       .url = std::move(url),
                       .store = std::move(store),
@@ -63,11 +63,22 @@ void abort(const Group& group, const std::string& why) {
   group.handle.abort(why);
 }
 
+// "KeyError: 'lost'", in UTF-8 whatever it holds; the name of its type where str() of it fails.
+std::string described(nb::handle type, nb::handle value) {
+  std::string text = "an exception";
+  try {
+    text = nb::cast<std::string>(nb::str(type.attr("__name__")));
+    const nb::object bytes = nb::str(value).attr("encode")("utf-8", "backslashreplace");
+    text += ": " + std::string(PyBytes_AsString(bytes.ptr()));
+  } catch (const std::exception&) {  // that of the user counts
+  }
+  return text;
+}
+
 // The end of a with statement. An exception aborts the group: the others need not wait for it.
 void leave(const Group& group, nb::handle type, nb::handle value) {
   if (type.is_none()) return shut_down(group, nb::none());
-  const std::string why = nb::cast<std::string>(nb::str(value));
-  abort(group, nb::cast<std::string>(nb::str(type.attr("__name__"))) + ": " + why);
+  abort(group, described(type, value));
 }
 
 nb::object failure_of(const Group& group) {
@@ -86,12 +97,17 @@ std::string show(const Group& group) {
 }  // namespace
 
 void bind_group(nb::module_& module) {
-  nb::class_<Member>(module, "Member")
+  Documented<Member>(module, "Member")
       .def_ro("rank", &Member::rank)
       .def_ro("host", &Member::host)
       .def_ro("pid", &Member::pid)
-      .def_ro("same_host", &Member::same_host);
-  nb::class_<Group> group(module, "ProcessGroup", nb::is_weak_referenceable());
+      .def_ro("same_host", &Member::same_host)
+      .def("__repr__", [](const Member& self) {
+        return "Member(rank=" + std::to_string(self.rank) + ", host='" + self.host +
+               "', pid=" + std::to_string(self.pid) +
+               ", same_host=" + (self.same_host ? "True" : "False") + ")";
+      });
+  Documented<Group> group(module, "ProcessGroup", nb::is_weak_referenceable());
   group.def_prop_ro("rank", [](const Group& self) { return self.handle.rank(); })
       .def_prop_ro("size", [](const Group& self) { return self.handle.size(); })
       .def_prop_ro("name", [](const Group& self) { return self.handle.id(); })
@@ -125,10 +141,10 @@ void bind_group(nb::module_& module) {
           "type"_a.none(), "value"_a.none(), "traceback"_a.none())
       .def("__repr__", show);
   bind_ops(group);
-  module.def("init_process_group", init, "backend"_a = "", nb::kw_only(), "url"_a = "env://",
-             "store"_a = nb::none(), "rank"_a = nb::none(), "size"_a = nb::none(),
-             "timeout"_a = nb::none(), "connect_timeout"_a = nb::none(),
-             "token"_a = nb::bytes("", 0), "name"_a = "world");
+  define(module, "init_process_group", init, "backend"_a = "", nb::kw_only(), "url"_a = "env://",
+         "store"_a = nb::none(), "rank"_a = nb::none(), "size"_a = nb::none(),
+         "timeout"_a = nb::none(), "connect_timeout"_a = nb::none(), "token"_a = nb::bytes("", 0),
+         "name"_a = "world");
 }
 
 }}  // namespace c10d::python

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "c10d/process_group.h"
@@ -34,6 +35,9 @@ class LibraryThread {
   PyGILState_STATE state_{};
 };
 
+// Of a thread that Python may no longer run.
+[[noreturn]] void sleep_until_the_end() noexcept;
+
 // Gives up the GIL until this ends.
 class WithoutGil {
  public:
@@ -54,8 +58,12 @@ class Signals {
   explicit Signals(const ProcessGroup* group) noexcept : group_(group), hook_(&look, this) {}
   // Throws the exception of the handler, if there was one. With the GIL.
   void rethrow();
+  // The same, and calls the handlers of the signals that wait for that.
+  void handle_and_rethrow();
+  bool has_error() const noexcept { return error_.has_value(); }
 
  private:
+  bool handle();
   static bool look(void* self);
 
   const ProcessGroup* const group_;
@@ -76,17 +84,21 @@ auto without_gil(const ProcessGroup* group, Call&& call) {
       }
       signals.rethrow();
     } else {
-      Result result = [&] {
+      std::optional<Result> result;
+      {
         const WithoutGil released;
-        return call();
-      }();
+        result.emplace(call());
+        if (signals.has_error()) result.reset();  // the end of a group or a Work may wait
+      }
       signals.rethrow();
-      return result;
+      return *std::move(result);
     }
   } catch (const nanobind::python_error&) {
     throw;
   } catch (...) {
-    signals.rethrow();  // it is the cause
+    // It is the cause, also where the same Ctrl-C has reached another rank before and this one
+    // failed of that.
+    signals.handle_and_rethrow();
     throw;
   }
 }

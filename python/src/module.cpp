@@ -15,21 +15,31 @@ using nb::literals::operator""_a;
 namespace c10d { namespace python { namespace {
 
 void bind_facts(nb::module_& module) {
-  nb::class_<LaunchInfo>(module, "LaunchInfo")
+  Documented<LaunchInfo>(module, "LaunchInfo")
       .def_ro("rank", &LaunchInfo::rank)
       .def_ro("size", &LaunchInfo::size)
       .def_ro("local_rank", &LaunchInfo::local_rank)
       .def_ro("local_size", &LaunchInfo::local_size)
       .def_ro("launcher", &LaunchInfo::launcher)
-      .def_ro("evidence", &LaunchInfo::evidence);
-  module.def("detect_launch", detect_launch);
-  nb::class_<BackendInfo>(module, "BackendInfo")
+      .def_ro("evidence", &LaunchInfo::evidence)
+      .def("__repr__", [](const LaunchInfo& self) {
+        return "LaunchInfo(rank=" + std::to_string(self.rank) +
+               ", size=" + std::to_string(self.size) + ", launcher='" + self.launcher + "')";
+      });
+  define(module, "detect_launch", detect_launch);
+  Documented<BackendInfo>(module, "BackendInfo")
       .def_ro("name", &BackendInfo::name)
       .def_ro("available", &BackendInfo::available)
       .def_ro("reason", &BackendInfo::reason)
       .def_ro("version", &BackendInfo::version)
-      .def_ro("path", &BackendInfo::path);
-  module.def("list_backends", [] {
+      .def_ro("path", &BackendInfo::path)
+      .def("__repr__", [](const BackendInfo& self) {
+        return "BackendInfo(name='" + self.name + "', " +
+               (self.available ? "available=True, version='" + self.version
+                               : "available=False, reason='" + self.reason) +
+               "')";
+      });
+  define(module, "list_backends", [] {
     const WithoutGil released;
     return list_backends();
   });
@@ -37,13 +47,22 @@ void bind_facts(nb::module_& module) {
 }
 
 void bind_reduce_op(nb::module_& module) {
-  nb::class_<ReduceOp> op(module, "ReduceOp");
+  Documented<ReduceOp> op(module, "ReduceOp");
   op.def_static("premul", &ReduceOp::premul, "factor"_a)
       .def_prop_ro("name", [](const ReduceOp& self) { return to_string(self.kind); })
-      .def_ro("factor", &ReduceOp::factor);
+      .def_ro("factor", &ReduceOp::factor)
+      .def("__repr__", [](const ReduceOp& self) {
+        if (self.kind == ReduceOp::premul_sum)
+          return "ReduceOp.premul(" + nb::cast<std::string>(nb::repr(nb::float_(self.factor))) +
+                 ")";
+        return "ReduceOp." + std::string(to_string(self.kind));
+      });
   for (int kind = ReduceOp::sum; kind != ReduceOp::premul_sum; ++kind) {
     const auto one = static_cast<ReduceOp::Kind>(kind);
-    op.attr(std::string(to_string(one)).c_str()) = ReduceOp(one);
+    const nb::object value = nb::cast(ReduceOp(one));
+    const nb::str name(std::string(to_string(one)).c_str());
+    op.attr(name) = value;
+    op.attr(name.attr("upper")()) = value;  // as MPI and PyTorch write it
   }
 }
 

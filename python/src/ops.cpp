@@ -150,7 +150,7 @@ nb::object recv(Group& group, Object output, int peer, std::uint32_t tag, Object
 }  // namespace
 
 // The signatures and what the ops do: python/c10d/_c10d.pyi.
-void bind_ops(nb::class_<Group>& group) {
+void bind_ops(Documented<Group>& group) {
   const auto bind = [&group](const char* name, auto function, const auto&... arguments) {
     group.def(name, function, arguments..., "timeout"_a = nb::none(), "async_op"_a = false);
   };

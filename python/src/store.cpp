@@ -23,8 +23,25 @@ std::string value_of(nb::handle value) {
     const auto bytes = nb::borrow<nb::bytes>(value);
     return {bytes.c_str(), bytes.size()};
   }
-  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
-  throw nb::type_error("a value of a store is bytes, or a str that is stored as UTF-8");
+  if (nb::isinstance<nb::str>(value)) try {
+      return nb::cast<std::string>(value);
+    } catch (const std::bad_cast&) {
+      throw nb::value_error("a value of a store is stored as UTF-8, and this str has a surrogate");
+    }
+  if (PyObject_CheckBuffer(value.ptr()) != 0) {
+    const nb::object bytes = nb::steal(PyBytes_FromObject(value.ptr()));
+    if (!bytes.is_valid()) throw nb::python_error();
+    return value_of(bytes);
+  }
+  throw nb::type_error("a value of a store is bytes, a buffer, or a str that is stored as UTF-8");
+}
+
+// A str, bytes or os.PathLike, as os.open() takes it.
+std::string path_of(nb::handle path) {
+  PyObject* encoded = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), &encoded) == 0) throw nb::python_error();
+  const auto bytes = nb::steal<nb::bytes>(encoded);
+  return {bytes.c_str(), bytes.size()};
 }
 
 nb::bytes to_python(const std::string& value) { return nb::bytes(value.data(), value.size()); }
@@ -40,7 +57,7 @@ auto waiting(nb::handle timeout, Call&& call) {
   return without_gil(nullptr, [&] { return call(limit); });
 }
 
-void bind_values(nb::class_<Store>& store) {
+void bind_values(Documented<Store>& store) {
   const auto patience = "timeout"_a = nb::none();
   store
       .def(
@@ -95,7 +112,7 @@ void bind_values(nb::class_<Store>& store) {
           "key"_a, patience);
 }
 
-void bind_waits(nb::class_<Store>& store) {
+void bind_waits(Documented<Store>& store) {
   const auto patience = "timeout"_a = nb::none();
   store
       .def(
@@ -148,7 +165,7 @@ void bind_waits(nb::class_<Store>& store) {
 }
 
 std::shared_ptr<TcpStore> tcp_store(std::string host, std::uint16_t port, bool server,
-                                    std::string job, nb::bytes token, nb::handle timeout) {
+                                    std::string job, const nb::bytes& token, nb::handle timeout) {
   const TcpStoreOptions options{
       .host = std::move(host),
       .port = port,
@@ -162,29 +179,29 @@ std::shared_ptr<TcpStore> tcp_store(std::string host, std::uint16_t port, bool s
 }  // namespace
 
 void bind_stores(nb::module_& module) {
-  nb::class_<Store> store(module, "Store");
+  Documented<Store> store(module, "Store");
   bind_values(store);
   bind_waits(store);
-  nb::class_<TcpStore, Store>(module, "TcpStore")
+  Documented<TcpStore, Store>(module, "TcpStore")
       .def_prop_ro("host", [](const TcpStore& self) { return self.host(); })
       .def_prop_ro("port", [](const TcpStore& self) { return self.port(); });
   const auto patience = "timeout"_a = nb::none();
-  module.def("tcp_store", tcp_store, "host"_a = "127.0.0.1", "port"_a = 0, nb::kw_only(),
-             "server"_a = false, "job"_a = "", "token"_a = nb::bytes("", 0), patience);
-  module.def(
-      "file_store",
-      [](std::string path, int size, nb::handle timeout) {
-        return make_file_store(std::move(path), size,
+  define(module, "tcp_store", tcp_store, "host"_a = "127.0.0.1", "port"_a = 0, nb::kw_only(),
+         "server"_a = false, "job"_a = "", "token"_a = nb::bytes("", 0), patience);
+  define(
+      module, "file_store",
+      [](nb::handle path, int size, nb::handle timeout) {
+        return make_file_store(path_of(path), size,
                                duration_of(timeout, "timeout").value_or(kDefaultStoreTimeout));
       },
       "path"_a, "size"_a = 0, patience);
-  module.def(
-      "hash_store",
+  define(
+      module, "hash_store",
       [](nb::handle timeout) {
         return make_hash_store(duration_of(timeout, "timeout").value_or(kDefaultStoreTimeout));
       },
       patience);
-  module.def("prefix_store", make_prefix_store, "prefix"_a, "store"_a);
+  define(module, "prefix_store", make_prefix_store, "prefix"_a, "store"_a);
 }
 
 }}  // namespace c10d::python

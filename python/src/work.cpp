@@ -10,14 +10,14 @@ using nb::literals::operator""_a;
 namespace c10d { namespace python {
 
 void bind_work(nb::module_& module) {
-  nb::class_<Received>(module, "Received")
+  Documented<Received>(module, "Received")
       .def_ro("source", &Received::source)
       .def_ro("count", &Received::count)
       .def("__repr__", [](const Received& self) {
         return "Received(source=" + std::to_string(self.source) +
                ", count=" + std::to_string(self.count) + ")";
       });
-  nb::class_<PyWork>(module, "Work", nb::is_weak_referenceable())
+  Documented<PyWork>(module, "Work", nb::is_weak_referenceable())
       .def("wait", &PyWork::wait, "timeout"_a = nb::none())
       .def("done", &PyWork::done)
       .def_prop_ro("state", [](const PyWork& self) { return to_string(self.state()); })

@@ -9,6 +9,13 @@
 
 namespace c10d { inline namespace v0 {
 
+std::size_t fitting(std::string_view text, std::size_t most) noexcept {
+  if (text.size() <= most) return text.size();
+  std::size_t fits = most;  // bytes of a character after the first begin with the bits 10
+  while (fits > 0 && most - fits < 3 && (text[fits] & 0xC0) == 0x80) --fits;
+  return fits;
+}
+
 // Its facts, its host, its message, one a line.
 std::string to_text(const Failure& failure) {
   return fmt::format("{} {} {} {} {}\n{}\n{}", static_cast<int>(failure.code), failure.rank,

@@ -78,7 +78,7 @@ auto ask_within(Duration patience, Ask ask) -> std::optional<decltype(ask())> {
 // With a message that fits into a frame, and into the memory of the group.
 Failure cut(Failure failure) {
   constexpr std::size_t kMost = sizeof(SharedFailure::message) - 1;
-  if (failure.message.size() > kMost) failure.message.resize(kMost);
+  failure.message.resize(fitting(failure.message, kMost));
   return failure;
 }
 

@@ -52,7 +52,7 @@ class CallbackThread {
 
 void run_callback(const detail::Callback& callback) noexcept try {
   detail::WorkShared& work = *callback.work;
-  work.observe();
+  if (callback.is_observer) work.observe();
   callback.call(work.state.load(std::memory_order_acquire) == WorkState::ok ? nullptr
                                                                             : &work.failure);
 } catch (const std::exception& error) {

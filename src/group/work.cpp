@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "c10d/spi/work_source.h"
+#include "c10d/wait_hook.h"
 #include "src/base/log.h"
 #include "src/base/timeouts.h"
 #include "src/group/callback_thread.h"
@@ -260,17 +261,27 @@ void Work::synchronize_stream(CudaStream stream) const {
 void Work::detach() noexcept { shared_.reset(); }
 
 void Work::on_done(std::function<void(const Failure*)> callback) const {
-  const auto shared = shared_ ? shared_ : std::make_shared<detail::WorkShared>(WorkState::ok);
-  if (!done()) {
+  detail::WorkShared::on_done(*this, std::move(callback), true);
+}
+
+void detach(Work work, std::function<void(const Failure*)> when_done) {
+  detail::WorkShared::on_done(work, std::move(when_done), false);
+  work.detach();
+}
+
+void detail::WorkShared::on_done(const Work& work, std::function<void(const Failure*)>&& callback,
+                                 bool is_observer) {
+  const auto shared = work.shared_ ? work.shared_ : std::make_shared<WorkShared>(WorkState::ok);
+  if (!work.done()) {
     check_process_of(*shared);
     prepare_callbacks();
     MutexLock lock(shared->mutex);
     if (shared->state.load(std::memory_order_relaxed) == WorkState::running) {
-      shared->callbacks.push_back({std::move(callback), nullptr});
+      shared->callbacks.push_back({std::move(callback), nullptr, is_observer});
       return;
     }
   }
-  run_callback({std::move(callback), shared});
+  run_callback({std::move(callback), shared, is_observer});
 }
 
 Received Work::received() const noexcept {

@@ -44,6 +44,7 @@ class FailureWatch {
 struct Callback {
   std::function<void(const Failure*)> call;
   std::shared_ptr<WorkShared> work;  // set once the work is done: keeps its failure
+  bool is_observer = true;           // it gets the failure for the program
 };
 
 // The state behind a Work. The thread that claims it ends it: `state` leaves `running` exactly
@@ -97,6 +98,9 @@ struct WorkShared {
   // Gives up the handle and calls `follower` when the work is terminal, in whichever thread makes
   // it so; at once if it is already.
   static void follow(Work work, std::function<void(const Failure*)>&& follower) noexcept;
+  // Work::on_done(), and `is_observer` as above.
+  static void on_done(const Work& work, std::function<void(const Failure*)>&& callback,
+                      bool is_observer);
 };
 
 }}}  // namespace c10d::v0::detail

@@ -4,10 +4,10 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 
+#include "src/base/failure_text.h"
 #include "src/base/host.h"
 
 namespace c10d { inline namespace v0 {
@@ -15,7 +15,7 @@ namespace {
 
 template <std::size_t N>
 void copy_text(char (&to)[N], std::string_view text) noexcept {
-  const std::size_t length = std::min(text.size(), N - 1);
+  const std::size_t length = fitting(text, N - 1);
   std::memcpy(to, text.data(), length);
   to[length] = '\0';
 }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "c10d/wait_hook.h"
 #include "tests/contract/interrupted.h"
 #include "tests/contract/ranks.h"
 
@@ -73,6 +74,21 @@ TEST_P(Async, AFailureThatNobodyGotIsCountedAndLogged) {
   const std::string log = testing::internal::GetCapturedStderr();
   for (const char* part : {"error", "all_reduce", "nobody asked its Work", "call wait()"})
     EXPECT_NE(log.find(part), std::string::npos) << log;
+}
+
+TEST_P(Async, DetachTellsTheEndOfTheOpAndAsksForNoFailure) {
+  static Latch* told = nullptr;
+  Latch ended(1);
+  told = &ended;
+  EXPECT_EQ(unobserved_after(GetParam(),
+                             [](Work work) {
+                               detach(std::move(work), [](const Failure* failure) {
+                                 EXPECT_NE(failure, nullptr);
+                                 told->count_down();
+                               });
+                               told->wait();
+                             }),
+            1u);
 }
 
 TEST_P(Async, AFailureThatSomebodyGotIsNot) {

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The ranks of failures_test.py: failing_ranks.py CASE ..."""
 import asyncio
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 
 import c10d
 import numpy as np
@@ -65,6 +67,74 @@ def interrupted(what):
     if what == "await":  # asyncio has interrupted the loop, and not a wait of c10d
         group.abort("Ctrl-C")
     group.store.set("interrupted", "")
+
+
+def everyone():
+    """Every rank gets SIGINT at the same time, as from Ctrl-C in a terminal."""
+    group = c10d.init_process_group()
+    main = threading.main_thread().native_id
+
+    def send():
+        asleep = 0
+        while asleep < 20:
+            asleep += sleeps(main)
+            time.sleep(0.005)
+        group.store.set(f"asleep{group.rank}", "")
+        if group.rank == 0:
+            group.store.wait([f"asleep{rank}" for rank in range(group.size)])
+            for member in reversed(group.members):
+                os.kill(member.pid, signal.SIGINT)
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        group.recv(np.ones(1), (group.rank + 1) % group.size)
+    except BaseException as error:
+        print("got", type(error).__name__, flush=True)
+
+
+class Array(np.ndarray):
+    """An array of which weak references exist."""
+
+
+def kept():
+    """On a backend that waits in a library: whether the buffers of a failed op stay."""
+    world = c10d.init_process_group()
+    for how in ("call", "work", "dropped"):
+        group = world.split(0)
+        x, freed = np.ones(2).view(Array), threading.Event()
+        weakref.finalize(x, freed.set).atexit = False
+        if world.rank == 1:
+            world.store.get(how, timeout=60)
+            continue
+        interrupt_when_it_waits()
+        try:
+            if how == "call":
+                group.recv(x, 1)
+            work = group.recv(x, 1, async_op=True)
+            if how == "work":
+                work.wait()
+            del work, x
+            group.recv(np.ones(2), 1, tag=1)
+        except KeyboardInterrupt:
+            print("interrupted", how, flush=True)
+        work = x = None
+        world.store.set(how, "")
+        gc.collect()
+        if world.backend == "native":  # needs them no more; a Work that was dropped ends later
+            assert freed.wait(60)
+        print("freed" if freed.is_set() else "kept", how, flush=True)
+        assert freed.is_set() == (world.backend == "native")
+    world.barrier()
+
+
+def dropped():
+    group = c10d.init_process_group()
+    x = np.ones(2).view(Array)
+    alive = weakref.ref(x)
+    group.recv(x, 0, async_op=True, timeout=0.05)
+    del x
+    while alive() is not None:
+        time.sleep(0.005)
 
 
 def handled():
@@ -131,7 +201,24 @@ def ends(how):
         while not sleeps(thread.native_id):
             time.sleep(0.005)
         group.barrier()
-    globals()["kept"] = (group, x)
+    elif how == "calls":  # a callback that comes back from c10d after the interpreter began to end
+        started = threading.Event()
+
+        def call(error):
+            started.set()
+            try:
+                group.store.get("never", timeout=1.5)
+            except c10d.Error:
+                pass
+
+        group.recv(np.ones(2), group.rank, tag=1, async_op=True).on_done(call)
+        group.send(x, group.rank, tag=1)
+        started.wait(60)
+    elif how == "groups":
+        parts = [group.split(0) for _ in range(6)]
+        globals()["works"] = [p.recv(x, 1 - p.rank, async_op=True) for p in parts]
+        globals()["parts"] = parts
+    globals()["left"] = (group, x)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """Groups, stores, objects, and what a long run leaves behind. Every rank runs it."""
 import datetime
 import os
+import pathlib
 import resource
 import tempfile
 import unittest
@@ -51,6 +52,38 @@ class Groups(unittest.TestCase):
                 part.barrier()
         group.barrier()
 
+    def test_an_exception_that_is_no_utf8_aborts_the_group(self):
+        class Mute(Exception):
+            def __str__(self):
+                raise KeyError
+
+        for error, told in ((ValueError("bad \udc80"), r"ValueError: bad \\udc80"),
+                            (Mute(), "Mute")):
+            part = group.split(0)
+            with self.assertRaises(type(error) if rank == 0 else c10d.Aborted) as caught:
+                with part:
+                    if rank == 0:
+                        raise error
+                    part.barrier()
+            if rank != 0:
+                self.assertRegex(str(caught.exception), told)
+        with self.assertRaisesRegex(ValueError, "surrogate"):
+            group.store.set("bad", "\udc80")
+
+    def test_a_long_message_is_cut_between_characters(self):
+        for text in ("\u00e9" * 9000, "x" + "\u00e9" * 9000):
+            part = group.split(0)
+            if rank == 0:
+                part.abort(text)
+            with self.assertRaises(c10d.Aborted) as caught:
+                part.barrier()
+            self.assertNotIn("\ufffd", str(caught.exception))
+            self.assertIn("\u00e9" * 3000, str(caught.exception))
+
+    def test_a_message_that_is_no_utf8(self):
+        with self.assertRaisesRegex(c10d.Error, "no folder \ufffd"):
+            c10d.file_store(b"/no folder \xff/keys", timeout=1).set("a", "")
+
     def test_abort(self):
         part = group.split(0)
         if rank == 0:
@@ -69,10 +102,10 @@ class Groups(unittest.TestCase):
     def test_stores(self):
         folder = tempfile.mkdtemp()
         server = c10d.tcp_store(server=True)
-        for store in (c10d.hash_store(), c10d.file_store(os.path.join(folder, "keys"), 1), server,
+        for store in (c10d.hash_store(), c10d.file_store(pathlib.Path(folder, "keys"), 1), server,
                       c10d.tcp_store(port=server.port)):
             with c10d_prefix(store) as s:
-                s.set("a", b"\0\1")
+                s.set("a", bytearray(b"\0\1"))
                 self.assertEqual((s.get("a"), s.try_get("b")), (b"\0\1", None))
                 self.assertEqual((s.add("n", 2), s.add("n", 3), s.get("n")), (2, 5, b"5"))
                 self.assertEqual(s.compare_set("a", "x", "y"), b"\0\1")
@@ -89,7 +122,7 @@ class Groups(unittest.TestCase):
                     s.get("never", timeout=0.06)
                 self.assertRaises(c10d.StoreRefused, s.add, "c", 1)
                 self.assertRaises(c10d.StoreLimit, s.set, "k" * 2000, "")
-                self.assertRaisesRegex(TypeError, "bytes, or a str", s.set, "a", 3)
+                self.assertRaisesRegex(TypeError, "bytes, a buffer, or a str", s.set, "a", 3)
         del s, store, server
         if os.path.exists(os.path.join(folder, "keys")):
             os.remove(os.path.join(folder, "keys"))
@@ -113,6 +146,7 @@ class Groups(unittest.TestCase):
             group.all_gather_object({1, 2} if rank == 0 else 1)
         got = group.broadcast_object({1, 2} if rank == 0 else None, allow_pickle=True)
         self.assertEqual(got, {1, 2})
+        self.assertEqual(group.broadcast_object((1, {2: "x"}), allow_pickle=True), (1, {2: "x"}))
 
     def test_a_pickle_that_was_not_asked_for_is_not_run(self):
         if rank == 0:

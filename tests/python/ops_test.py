@@ -50,12 +50,14 @@ class Ops(unittest.TestCase):
         x = values("f8", 9)
         every = np.stack(all_values("f8", 9))
         for op, expected in (("sum", every.sum(0)), ("prod", every.prod(0)), ("min", every.min(0)),
-                             ("max", every.max(0)), ("avg", every.sum(0) / size),
+                             ("MAX", every.max(0)), ("avg", every.sum(0) / size),
                              (c10d.ReduceOp.max, every.max(0)),
                              (c10d.ReduceOp.premul(0.5), (every * 0.5).sum(0))):
             output = np.empty_like(x)
             group.all_reduce(output, x, op=op)
             self.check(output, expected)
+        with self.assertRaisesRegex(ValueError, "premul"):
+            group.all_reduce(x, op="premul_sum")
         bits = np.stack(all_values("u4", 9))
         for op, of in (("band", np.bitwise_and), ("bor", np.bitwise_or), ("bxor", np.bitwise_xor)):
             output = values("u4", 9)
