@@ -12,7 +12,7 @@
 #include "python/src/interpreter.h"
 
 namespace nb = nanobind;
-using nb::literals::operator""_a;
+using namespace nb::literals;
 
 namespace c10d { namespace python {
 namespace {

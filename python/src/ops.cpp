@@ -3,7 +3,7 @@
 #include "python/src/call.h"
 
 namespace nb = nanobind;
-using nb::literals::operator""_a;
+using namespace nb::literals;
 
 namespace c10d { namespace python {
 namespace {
