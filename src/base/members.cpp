@@ -66,7 +66,9 @@ bool has_ended(const Member& member) noexcept {
   if (fd < 0) return errno == ESRCH;
   pollfd entry{fd, POLLIN, 0};
   const bool ended = ::poll(&entry, 1, 0) == 1;
-  ::close(fd);
+  // ThreadSanitizer does not see pidfd_open, and would take close() for that of an older descriptor
+  // with this number, which libuv closed by a system call.
+  ::syscall(SYS_close, fd);
   return ended;
 }
 
