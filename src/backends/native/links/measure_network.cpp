@@ -27,8 +27,8 @@ constexpr const char* kKey = "native/network";
 constexpr int kPings = 10;
 constexpr std::chrono::milliseconds kBudget{30};  // of which pings take a third
 // From few bytes on, to what the budget allows.
-constexpr std::size_t kFewest = std::size_t{32} << 10, kMost = std::size_t{1} << 20;
-constexpr int kLastTransfers = 2;  // of kMost
+constexpr std::size_t kSmallest = std::size_t{32} << 10, kLargest = std::size_t{1} << 20;
+constexpr int kLargestTransfers = 2;  // of kLargest
 
 // The two ranks that measure. One says what is next by a word: kEnds, kAnswers, or how many bytes
 // both send at once.
@@ -46,17 +46,17 @@ class Pair {
     double ping = timed(kAnswers);
     for (int i = 1; i < kPings && (i == 1 || steady_clock::now() < end_of_pings); ++i)
       ping = std::min(ping, timed(kAnswers));
-    std::size_t bytes = kFewest;
+    std::size_t bytes = kSmallest;
     double transfer = timed(bytes);
-    for (int last = 0; last < kLastTransfers;) {
-      const std::size_t next = std::min(4 * bytes, kMost);
+    for (int last = 0; last < kLargestTransfers;) {
+      const std::size_t next = std::min(4 * bytes, kLargest);
       const Microseconds expected(transfer * static_cast<double>(next) /
                                   static_cast<double>(bytes));
       if (steady_clock::now() + expected > end) break;
       const double taken = timed(next);
       transfer = next == bytes ? std::min(transfer, taken) : taken;
       bytes = next;
-      if (bytes == kMost) ++last;
+      if (bytes == kLargest) ++last;
     }
     say(kEnds);
     NetworkProfile found;
@@ -71,7 +71,7 @@ class Pair {
       if (word == kAnswers)
         say(kAnswers);
       else
-        exchange(static_cast<std::size_t>(std::min<std::uint64_t>(word, kMost)));
+        exchange(static_cast<std::size_t>(std::min<std::uint64_t>(word, kLargest)));
     }
   }
 
