@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "c10d/element.h"
 #include "python/src/dlpack.h"
 
 namespace nb = nanobind;
@@ -20,18 +21,7 @@ namespace {
 
 constexpr const char* kTypes = "f64 f32 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8 bool c64 c128";
 
-DType integer(std::size_t size, bool is_signed) {
-  switch (size) {
-    case 1:
-      return is_signed ? DType::i8 : DType::u8;
-    case 2:
-      return is_signed ? DType::i16 : DType::u16;
-    case 4:
-      return is_signed ? DType::i32 : DType::u32;
-    default:
-      return is_signed ? DType::i64 : DType::u64;
-  }
-}
+using detail::integer_dtype;
 
 std::optional<DType> checked(DType dtype, std::size_t size) {
   if (size_of(dtype) != size) return {};
@@ -63,14 +53,14 @@ std::optional<DType> dtype_of_format(const char* format, std::size_t size) {
     case 'l':
     case 'q':
     case 'n':
-      return checked(integer(size, true), size);
+      return checked(integer_dtype(size, true), size);
     case 'B':
     case 'H':
     case 'I':
     case 'L':
     case 'Q':
     case 'N':
-      return checked(integer(size, false), size);
+      return checked(integer_dtype(size, false), size);
     default:
       return {};
   }
@@ -81,9 +71,9 @@ std::optional<DType> dtype_of(const dlpack::Tensor& tensor) {
   if (tensor.type_lanes != 1 || tensor.type_bits % 8 != 0) return {};
   switch (tensor.type_code) {
     case dlpack::signed_integer:
-      return checked(integer(size, true), size);
+      return checked(integer_dtype(size, true), size);
     case dlpack::unsigned_integer:
-      return checked(integer(size, false), size);
+      return checked(integer_dtype(size, false), size);
     case dlpack::floating:
       return checked(size == 2 ? DType::f16 : size == 4 ? DType::f32 : DType::f64, size);
     case dlpack::bfloat:

@@ -211,9 +211,8 @@ class ThreeHosts(Job):
         self.assertEqual([pid for pid in pids if Path(f"/proc/{pid}").exists()], [])
 
     def test_a_host_that_is_cut_off(self):
-        out, into = "out", "in"
-        for what, *ways in (("small", out, into), ("large", out), ("large", into), ("idle", out),
-                            ("forming", out, into), ("ending", out, into)):
+        for what, *ways in (("small", "out", "in"), ("large", "out"), ("large", "in"),
+                            ("idle", "out"), ("forming", "out", "in"), ("ending", "out", "in")):
             with self.subTest(what, ways=ways):
                 self.expect_cut(what, ways)
 

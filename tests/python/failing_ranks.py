@@ -14,15 +14,12 @@ import numpy as np
 
 
 def interrupt_when_it_waits():
-    """Sends SIGINT once the main thread was seen asleep 20 times. Returns a list: when it did."""
+    """Sends SIGINT once the main thread waits. Returns a list: when it did."""
     sent = []
     main = threading.main_thread().native_id
 
     def send():
-        asleep = 0
-        while asleep < 20:
-            asleep += sleeps(main)
-            time.sleep(0.005)
+        wait_until_it_waits(main)
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -33,6 +30,14 @@ def interrupt_when_it_waits():
 def sleeps(thread):
     with open(f"/proc/self/task/{thread}/stat") as stat:
         return stat.read().rsplit(")", 1)[1].split()[0] == "S"
+
+
+def wait_until_it_waits(thread):
+    """Returns once it was seen asleep 20 times."""
+    asleep = 0
+    while asleep < 20:
+        asleep += sleeps(thread)
+        time.sleep(0.005)
 
 
 async def wait_in_asyncio(work):
@@ -75,10 +80,7 @@ def everyone():
     main = threading.main_thread().native_id
 
     def send():
-        asleep = 0
-        while asleep < 20:
-            asleep += sleeps(main)
-            time.sleep(0.005)
+        wait_until_it_waits(main)
         group.store.set(f"asleep{group.rank}", "")
         if group.rank == 0:
             group.store.wait([f"asleep{rank}" for rank in range(group.size)])

@@ -27,21 +27,19 @@ class Failures(unittest.TestCase):
     def test_ctrl_c_interrupts_every_wait(self):
         for wait in ("op", "work", "await", "recv", "split", "new_group"):
             with self.subTest(wait=wait):
-                code, output, _ = job("interrupted", wait)
-                self.assertEqual(code, 0, output)
-                self.assertRegex(output, r"\[0\] KeyboardInterrupt")
-                self.assertRegex(output, r"\[1\] Aborted .*rank 0: .*Ctrl-C")
-                took = float(re.search(r"after (\S+) s", output)[1])
-                self.assertLess(took, BOUND, output)
+                self.expect_interrupt(wait)
 
     def test_ctrl_c_interrupts_a_wait_inside_gloo(self):
         self.skip_without("gloo")
         for wait in ("op", "recv"):
-            code, output, _ = job("interrupted", wait, options=["-x", "C10D_BACKEND=gloo"])
-            self.assertEqual(code, 0, output)
-            self.assertRegex(output, r"\[0\] KeyboardInterrupt")
-            self.assertRegex(output, r"\[1\] Aborted .*rank 0: .*Ctrl-C")
-            self.assertLess(float(re.search(r"after (\S+) s", output)[1]), BOUND, output)
+            self.expect_interrupt(wait, "-x", "C10D_BACKEND=gloo")
+
+    def expect_interrupt(self, wait, *options):
+        code, output, _ = job("interrupted", wait, options=options)
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, r"\[0\] KeyboardInterrupt")
+        self.assertRegex(output, r"\[1\] Aborted .*rank 0: .*Ctrl-C")
+        self.assertLess(float(re.search(r"after (\S+) s", output)[1]), BOUND, output)
 
     def test_ctrl_c_on_every_rank_is_a_keyboard_interrupt(self):
         for _ in range(4):

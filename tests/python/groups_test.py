@@ -104,25 +104,25 @@ class Groups(unittest.TestCase):
         server = c10d.tcp_store(server=True)
         for store in (c10d.hash_store(), c10d.file_store(pathlib.Path(folder, "keys"), 1), server,
                       c10d.tcp_store(port=server.port)):
-            with c10d_prefix(store) as s:
-                s.set("a", bytearray(b"\0\1"))
-                self.assertEqual((s.get("a"), s.try_get("b")), (b"\0\1", None))
-                self.assertEqual((s.add("n", 2), s.add("n", 3), s.get("n")), (2, 5, b"5"))
-                self.assertEqual(s.compare_set("a", "x", "y"), b"\0\1")
-                self.assertEqual(s.compare_set("c", None, "y"), b"y")
-                self.assertEqual((s.append("c", "z"), s.multi_get(["c", "n"])), (2, [b"yz", b"5"]))
-                s.wait(["a", "c"])
-                self.assertEqual((s.check(["a"]), s.check(["b"])), (True, False))
-                s.push("q", "1")
-                self.assertEqual((s.pop("q"), s.delete_key("a"), s.delete_key("a")),
-                                 (b"1", True, False))
-                s.barrier("gate", 1)
-                self.assertGreaterEqual(s.num_keys(), 2)
-                with self.assertRaisesRegex(c10d.Timeout, "never"):
-                    s.get("never", timeout=0.06)
-                self.assertRaises(c10d.StoreRefused, s.add, "c", 1)
-                self.assertRaises(c10d.StoreLimit, s.set, "k" * 2000, "")
-                self.assertRaisesRegex(TypeError, "bytes, a buffer, or a str", s.set, "a", 3)
+            s = c10d.prefix_store("%d-%d" % (rank, id(store)), store)  # keys of its own
+            s.set("a", bytearray(b"\0\1"))
+            self.assertEqual((s.get("a"), s.try_get("b")), (b"\0\1", None))
+            self.assertEqual((s.add("n", 2), s.add("n", 3), s.get("n")), (2, 5, b"5"))
+            self.assertEqual(s.compare_set("a", "x", "y"), b"\0\1")
+            self.assertEqual(s.compare_set("c", None, "y"), b"y")
+            self.assertEqual((s.append("c", "z"), s.multi_get(["c", "n"])), (2, [b"yz", b"5"]))
+            s.wait(["a", "c"])
+            self.assertEqual((s.check(["a"]), s.check(["b"])), (True, False))
+            s.push("q", "1")
+            self.assertEqual((s.pop("q"), s.delete_key("a"), s.delete_key("a")),
+                             (b"1", True, False))
+            s.barrier("gate", 1)
+            self.assertGreaterEqual(s.num_keys(), 2)
+            with self.assertRaisesRegex(c10d.Timeout, "never"):
+                s.get("never", timeout=0.06)
+            self.assertRaises(c10d.StoreRefused, s.add, "c", 1)
+            self.assertRaises(c10d.StoreLimit, s.set, "k" * 2000, "")
+            self.assertRaisesRegex(TypeError, "bytes, a buffer, or a str", s.set, "a", 3)
         del s, store, server
         if os.path.exists(os.path.join(folder, "keys")):
             os.remove(os.path.join(folder, "keys"))
@@ -188,19 +188,6 @@ class Groups(unittest.TestCase):
         run(ops)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.assertLess(after - before, 2048, "KiB more")  # 20 bytes an op
-
-
-class c10d_prefix:
-    """A store with keys of its own, for each rank."""
-
-    def __init__(self, store):
-        self.store = c10d.prefix_store("%d-%d" % (rank, id(store)), store)
-
-    def __enter__(self):
-        return self.store
-
-    def __exit__(self, *_):
-        pass
 
 
 if __name__ == "__main__":

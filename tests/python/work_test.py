@@ -13,6 +13,10 @@ group = c10d.init_process_group()
 rank, size = group.rank, group.size
 
 
+class Array(np.ndarray):
+    """An array of which weak references exist."""
+
+
 def pending():
     """A recv that nobody has sent to yet, and what sends to it."""
     output = np.zeros(2)
@@ -49,9 +53,6 @@ class Works(unittest.TestCase):
         self.assertEqual(list(output), [7, 7])
 
     def test_it_keeps_its_buffers_until_it_is_done(self):
-        class Array(np.ndarray):
-            pass
-
         output = np.zeros(2).view(Array)
         alive = weakref.ref(output)
         work = group.recv(output, rank, tag=9, async_op=True)
@@ -63,9 +64,6 @@ class Works(unittest.TestCase):
         self.assertIsNone(alive())
 
     def test_a_work_that_is_dropped_leaves_its_op(self):
-        class Array(np.ndarray):
-            pass
-
         output = np.zeros(2).view(Array)
         buffer, released = weakref.ref(output), threading.Event()
         weakref.finalize(output, released.set)

@@ -16,17 +16,13 @@
 #include <random>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/base/hash.h"
 #include "src/net/mesh/rank_grid.h"
+#include "tests/simulate/seeds.h"
 
-namespace c10d {
-
-static std::uint64_t seeds = 1000;  // that are tried
-
-namespace {
+namespace c10d { namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -489,19 +485,9 @@ class World {
   std::string problem_;
 };
 
-TEST(Dissemination, EveryCallEndsForAllOrForNone) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed)
-    ASSERT_EQ(World(seed).run(), "") << "seed " << seed;
-}
+TEST(Dissemination, EveryCallEndsForAllOrForNone) { simulate::expect_no_problem<World>(); }
 
-TEST(Dissemination, ASeedHasOneCourse) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    World first(seed), second(seed);
-    first.run();
-    second.run();
-    EXPECT_EQ(first.trace(), second.trace()) << "seed " << seed;
-  }
-}
+TEST(Dissemination, ASeedHasOneCourse) { simulate::expect_one_course<World>(); }
 
 // The first problem of many runs on a network that tampers.
 std::string found_with(Tamper tamper) {
@@ -519,15 +505,7 @@ TEST(Dissemination, WhatIsTamperedWithIsFound) {
   EXPECT_NE(found_with(Tamper::swaps_carried).find("carried"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d
 
 // simulate [--seeds=N]
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  const std::string_view option = "--seeds=";
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]).starts_with(option))
-      c10d::seeds = std::stoull(argv[i] + option.size());
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return c10d::simulate::run_tests(argc, argv); }

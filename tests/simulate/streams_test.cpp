@@ -14,7 +14,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,12 +21,9 @@
 #include "src/backends/native/hosts/schedule.h"
 #include "src/backends/native/links/stream.h"
 #include "src/base/hash.h"
+#include "tests/simulate/seeds.h"
 
-namespace c10d {
-
-static std::uint64_t seeds = 2000;  // that are tried
-
-namespace {
+namespace c10d { namespace {
 
 using native::HostAlgorithm;
 using native::HostMessage;
@@ -383,19 +379,9 @@ class World {
   std::string problem_;
 };
 
-TEST(Streams, AnOpEndsRightOrIsKnownToHaveFailed) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed)
-    ASSERT_EQ(World(seed).run(), "") << "seed " << seed;
-}
+TEST(Streams, AnOpEndsRightOrIsKnownToHaveFailed) { simulate::expect_no_problem<World>(); }
 
-TEST(Streams, ASeedHasOneCourse) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    World first(seed), second(seed);
-    first.run();
-    second.run();
-    EXPECT_EQ(first.trace(), second.trace()) << "seed " << seed;
-  }
-}
+TEST(Streams, ASeedHasOneCourse) { simulate::expect_one_course<World>(); }
 
 // Else the runs above would prove nothing: as if no rank compared sequences and offsets.
 TEST(Streams, OldChunksWouldBeFound) {
@@ -405,15 +391,7 @@ TEST(Streams, OldChunksWouldBeFound) {
   EXPECT_NE(problem.find("wrong data"), std::string::npos) << problem;
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d
 
 // simulate_streams [--seeds=N]
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  const std::string_view option = "--seeds=";
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]).starts_with(option))
-      c10d::seeds = std::stoull(argv[i] + option.size());
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return c10d::simulate::run_tests(argc, argv); }

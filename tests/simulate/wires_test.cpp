@@ -12,17 +12,13 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "src/backends/native/p2p/wire.h"
+#include "tests/simulate/seeds.h"
 
-namespace c10d {
-
-static std::uint64_t seeds = 200;  // that are tried
-
-namespace {
+namespace c10d { namespace {
 
 using native::Frame;
 using native::Transfer;
@@ -247,10 +243,7 @@ class World {
   std::string problem_;
 };
 
-TEST(Wires, AMessageArrivesOrTheWireIsKnownToHaveEnded) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed)
-    ASSERT_EQ(World(seed).run(), "") << "seed " << seed;
-}
+TEST(Wires, AMessageArrivesOrTheWireIsKnownToHaveEnded) { simulate::expect_no_problem<World>(); }
 
 // Else the runs above would prove nothing.
 TEST(Wires, LeakedCreditWouldBeFound) {
@@ -260,15 +253,7 @@ TEST(Wires, LeakedCreditWouldBeFound) {
   EXPECT_EQ(problem, "a message never arrived");
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d
 
 // simulate_wires [--seeds=N]
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  const std::string_view option = "--seeds=";
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]).starts_with(option))
-      c10d::seeds = std::stoull(argv[i] + option.size());
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return c10d::simulate::run_tests(argc, argv); }

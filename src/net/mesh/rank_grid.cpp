@@ -6,9 +6,7 @@
 #include <set>
 
 namespace c10d { inline namespace v0 {
-namespace {
 
-// The ranks of each host, ascending; hosts in the order of their lowest ranks.
 std::vector<std::vector<int>> ranks_by_host(const std::vector<std::string>& hosts) {
   std::vector<std::vector<int>> ranks;
   std::map<std::string, std::size_t> known;
@@ -19,8 +17,6 @@ std::vector<std::vector<int>> ranks_by_host(const std::vector<std::string>& host
   }
   return ranks;
 }
-
-}  // namespace
 
 RankGrid::RankGrid(const std::vector<std::string>& hosts) : positions_(hosts.size()) {
   const auto by_host = ranks_by_host(hosts);

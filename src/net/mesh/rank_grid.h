@@ -7,13 +7,17 @@
 
 namespace c10d { inline namespace v0 {
 
+// The ranks of each host, ascending; hosts in the order of their lowest ranks. `hosts`: by rank,
+// equal for ranks of one host.
+std::vector<std::vector<int>> ranks_by_host(const std::vector<std::string>& hosts);
+
 // In which steps word of every rank reaches all: first among the ranks of each host, then between
 // hosts, each rank with the ranks of its place. In a step a rank tells one rank and hears from one.
 // So P ranks on each of H hosts take ceil(log2 P) steps inside hosts and ceil(log2 H) between them.
 class RankGrid {
  public:
-  // `hosts`: by rank, equal for ranks of one host. Where hosts have different numbers of ranks, all
-  // ranks are treated as those of one: ceil(log2(ranks)) steps.
+  // `hosts`: as above. Where hosts have different numbers of ranks, all ranks are treated as those
+  // of one: ceil(log2(ranks)) steps.
   explicit RankGrid(const std::vector<std::string>& hosts);
   // Of ranks of one host.
   explicit RankGrid(int size)

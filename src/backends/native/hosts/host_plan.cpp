@@ -223,8 +223,7 @@ PlanReport HostPlan::report(const HostTraffic& traffic) const {
     sent += static_cast<double>(traffic.results) * others / traffic.hosts;
   report.bound_us = 2 * network_.message_us + network_.latency_us + sent * network_.us_per_byte;
   report.network = to_text(network_);
-  const auto& forced = by_op_[planned_index(traffic.op)];
-  report.forced = forced && applies(*forced, traffic);
+  report.forced = forced_on(traffic).has_value();
   const std::string_view taken = name_of(find(traffic));
   std::ranges::stable_sort(report.options, [&](const PlanOption& a, const PlanOption& b) {
     return (a.name == taken) != (b.name == taken) ? a.name == taken : a.us < b.us;

@@ -56,8 +56,8 @@ class HostPlan {
   HostPlan(const NetworkProfile& network, std::string forced, std::vector<std::string>& warnings);
 
   HostAlgorithm find(const HostTraffic& traffic) const noexcept {
-    const auto& forced = by_op_[planned_index(traffic.op)];
-    return forced && applies(*forced, traffic) ? *forced : choose(traffic, network_);
+    const auto forced = forced_on(traffic);
+    return forced ? *forced : choose(traffic, network_);
   }
   // Whether an algorithm is forced on the op, where it applies.
   bool forces(OpKind op) const noexcept { return by_op_[planned_index(op)].has_value(); }
@@ -66,6 +66,11 @@ class HostPlan {
   const NetworkProfile& network() const noexcept { return network_; }
 
  private:
+  std::optional<HostAlgorithm> forced_on(const HostTraffic& traffic) const noexcept {
+    const auto& forced = by_op_[planned_index(traffic.op)];
+    return forced && applies(*forced, traffic) ? forced : std::nullopt;
+  }
+
   NetworkProfile network_;
   std::string forced_;
   std::array<std::optional<HostAlgorithm>, kPlannedOps + 1> by_op_;  // by planned_index()

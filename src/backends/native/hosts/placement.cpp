@@ -4,22 +4,18 @@
 #include <algorithm>
 
 #include "src/backends/native/collectives/staged_steps.h"
+#include "src/net/mesh/rank_grid.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 
-Placement::Placement(int rank, const std::vector<std::string>& hosts) : rank_(rank) {
-  std::vector<std::string> seen;
-  for (int other = 0; other < static_cast<int>(hosts.size()); ++other) {
-    const auto name = std::ranges::find(seen, hosts[static_cast<std::size_t>(other)]);
-    const auto host = static_cast<std::size_t>(name - seen.begin());
-    if (name == seen.end()) {
-      seen.push_back(hosts[static_cast<std::size_t>(other)]);
-      ranks_.emplace_back();
+Placement::Placement(int rank, const std::vector<std::string>& hosts)
+    : rank_(rank), host_of_(hosts.size()), place_of_(hosts.size()), ranks_(ranks_by_host(hosts)) {
+  for (int host = 0; host < this->hosts(); ++host)
+    for (int place = 0; place < ranks_on(host); ++place) {
+      const int other = ranks_of(host)[static_cast<std::size_t>(place)];
+      host_of_[static_cast<std::size_t>(other)] = host;
+      place_of_[static_cast<std::size_t>(other)] = place;
     }
-    host_of_.push_back(static_cast<int>(host));
-    place_of_.push_back(static_cast<int>(ranks_[host].size()));
-    ranks_[host].push_back(other);
-  }
   lanes_ = size();
   most_ranks_ = 0;
   for (const std::vector<int>& ranks : ranks_) {
