@@ -2,6 +2,7 @@
 #include "src/sync/fiber.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -177,6 +178,7 @@ Fiber::Fiber(std::function<void()> body) : state_(std::make_unique<State>()) {
   state_->body = std::move(body);
   state_->stack = stack_pool().take();
   getcontext(&state_->own);
+  sigfillset(&state_->own.uc_sigmask);  // as in every thread of the library, see start_thread()
   state_->own.uc_stack.ss_sp = state_->stack.usable();
   state_->own.uc_stack.ss_size = kStackBytes;
   const auto address = reinterpret_cast<std::uintptr_t>(state_.get());

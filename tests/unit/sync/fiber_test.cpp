@@ -2,6 +2,7 @@
 #include "src/sync/fiber.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <memory>
@@ -35,6 +36,27 @@ TEST(Fiber, KnowsWhetherItRuns) {
   EXPECT_EQ(fiber.resume(), Poll::done);
   EXPECT_TRUE(inside);
   EXPECT_FALSE(Fiber::running());
+}
+
+// A fiber begins in a call of the program, and goes on in a thread of the library.
+TEST(Fiber, BlocksSignalsAndItsThreadGetsItsOwnMaskBack) {
+  const auto is_blocked = [](int signal) {
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    return sigismember(&blocked, signal) == 1;
+  };
+  const bool before = is_blocked(SIGUSR1);
+  std::vector<bool> inside;
+  Fiber fiber([&] {
+    inside.push_back(is_blocked(SIGUSR1));
+    Fiber::yield(Poll::busy);
+    inside.push_back(is_blocked(SIGUSR1));
+  });
+  EXPECT_EQ(fiber.resume(), Poll::busy);
+  EXPECT_EQ(is_blocked(SIGUSR1), before);
+  EXPECT_EQ(fiber.resume(), Poll::done);
+  EXPECT_EQ(is_blocked(SIGUSR1), before);
+  EXPECT_EQ(inside, (std::vector{true, true}));
 }
 
 TEST(Fiber, OneMayRunInsideAnother) {
