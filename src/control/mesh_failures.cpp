@@ -447,6 +447,9 @@ void MeshControl::look_for_dead() {
   if (broken()) return;
   for (const Member& member : members_) {
     if (has_left(member.rank) || !has_ended(member)) continue;
+    take_news();  // what it said before it ended
+    if (broken()) return;
+    if (has_left(member.rank)) continue;
     note_beat(member.rank, glance_at(beat_key(member.rank)));
     if (has_left(member.rank)) continue;
     fail(failure_about(member.rank, Code::peer_died,

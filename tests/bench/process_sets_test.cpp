@@ -14,7 +14,7 @@
 namespace c10d::bench { namespace {
 
 // Iterations are counted, not timed: how fast the machine is must not decide.
-constexpr const char* kTiny = " -n 2 -i 3 -w 1 --launches 2 --blocks 1 --control off all_reduce ";
+constexpr const char* kTinySets = " -n 2 -i 3 -w 1 --launches 2 --blocks 1 --control off all_reduce ";
 
 std::vector<Json> of_kind(const std::vector<Json>& lines, const char* kind) {
   std::vector<Json> found;
@@ -42,7 +42,7 @@ TEST(ProcessSets, TwoBuildsTakeTurnsEachInItsOwnEnvironment) {
   const std::string json = folder / "r.jsonl";
   const Ended ended = run(std::string("compare --against self --env A:C10D_NATIVE_PLAN=one_shot "
                                       "--env B:C10D_NATIVE_PLAN=two_shot -s 4K") +
-                          kTiny + "--json " + json + " --report " + (folder / "r.html"));
+                          kTinySets + "--json " + json + " --report " + (folder / "r.html"));
   ASSERT_EQ(ended.code, 0) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
   const std::vector<Json> lines = lines_of(json);
@@ -75,7 +75,7 @@ TEST(ProcessSets, TwoBuildsTakeTurnsEachInItsOwnEnvironment) {
 TEST(ProcessSets, EachBackendIsComparedWithItselfInTheOtherBuild) {
   const TemporaryDirectory folder;
   const std::string json = folder / "r.jsonl";
-  const std::string command = std::string("compare --against ") + C10D_BENCH + kTiny +
+  const std::string command = std::string("compare --against ") + C10D_BENCH + kTinySets +
                               "-B native,memcpy -s 8,4K --json " + json;
   ASSERT_EQ(run(command + " --only all_reduce:native@B:4K,memcpy:4K").code, 0);
   std::map<std::string, std::string> bases;
@@ -130,7 +130,7 @@ TEST(ProcessSets, EachMpiIsStartedByItsOwnLauncher) {
   const std::string json = folder / "r.jsonl";
   const Ended ended =
       run_with_mpi(std::string("compare -B native,mpi@openmpi,mpi@mpich,raw:mpi@mpich -s 4K") +
-                   kTiny + "--json " + json);
+                   kTinySets + "--json " + json);
   const std::vector<Json> lines = lines_of(json);
   for (const Json& skip : of_kind(lines, "skip"))
     if (skip["code"] == "unavailable") GTEST_SKIP() << skip["reason"];

@@ -199,7 +199,7 @@ class ThreeHosts(Job):
         start = time.time_ns()
         os.kill(int(re.search(r"^PPid:\s*(\d+)$", status, re.M)[1]), signal.SIGKILL)
         self.assertNotEqual(run.end(), 0)
-        ends = [path.read_text().split(" ", 3) for path in self.folder.glob("said-*")]
+        ends = [path.read_text().split(" ", 3) for path in self.folder.glob("said-?")]
         print(f"{self.id().rpartition('.')[2]}: named after "
               f"{', '.join(f'{(int(end[0]) - start) / 1e6:.0f}' for end in ends)} ms, over after "
               f"{(time.time_ns() - start) / 1e6:.0f}")

@@ -6,8 +6,6 @@
 
 namespace {
 
-constexpr auto F = nccl::kFloat32;
-
 // Of the process; its peers see it in their next op, or in the one that waits.
 void survive(Me& me, int blocking) {
   EXPECT_EQ(me.make(blocking), 0);

@@ -7,8 +7,6 @@
 
 namespace {
 
-constexpr auto F = nccl::kFloat32;
-
 TEST(Judge, FindsCallsOfADestroyedCommunicator) {
   run_into({}, "destroyed communicator", [](Me& me) {
     EXPECT_EQ(me.make(1), 0);

@@ -8,8 +8,6 @@
 
 namespace {
 
-constexpr auto F = nccl::kFloat32;
-
 // A call of the table without any argument.
 template <class... A>
 std::string said(nccl::Result (*function)(A...)) {

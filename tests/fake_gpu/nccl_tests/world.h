@@ -80,6 +80,8 @@ struct Ended {
 };
 std::ostream& operator<<(std::ostream& to, const Ended& ended);
 
+constexpr auto F = nccl::kFloat32;
+
 struct World {
   std::string version = "2.28.9", script;
   int size = 2;

@@ -111,18 +111,18 @@ TEST(NativeShared, OpsAndMessagesArriveWhole) {
     as_ranks(2, [&](TestRank& self) {
       if (!self.team().cost_model().host().cma) GTEST_SKIP() << "this kernel lets no process read";
       if (!writes) self.team().cannot_write();
-      using Values = std::vector<std::int32_t>;
+      using Ints = std::vector<std::int32_t>;
       for (const std::size_t count : {9000u, 100'000u, 300'001u})
         for (const int root : {0, 1}) {
           const bool is_root = self.rank() == root;
           const auto filled = [&](int rank) {
-            Values values(count);
+            Ints values(count);
             for (std::size_t i = 0; i < count; ++i)
               values[i] = static_cast<std::int32_t>(i) * 2 + rank;
             return values;
           };
-          const Values mine = filled(self.rank());
-          Values both = filled(0), got(count), all(2 * count);
+          const Ints mine = filled(self.rank());
+          Ints both = filled(0), got(count), all(2 * count);
           both.insert(both.end(), count, 0);
           std::ranges::copy(filled(1), both.begin() + static_cast<std::ptrdiff_t>(count));
           self.run(Broadcast{got, mine, root});

@@ -11,7 +11,7 @@
 namespace c10d { inline namespace v0 { namespace {
 
 constexpr std::size_t kCount = 100003;
-constexpr std::size_t kBlock = 20011;  // of the ops that have one per rank
+constexpr std::size_t kRankBlock = 20011;  // of the ops that have one per rank
 
 // Every rank's share of registered memory, through the store.
 void with_heap(int size, const std::function<void(TestRank&)>& body) {
@@ -102,18 +102,18 @@ TEST_P(NativeHeapOps, EveryOpOnRegisteredMemory) {
   with_heap(3, [](TestRank& self) {
     const auto ranks = static_cast<std::size_t>(self.size());
     const int me = self.rank();
-    const Allocation memory = allocate(self, 2 * ranks * kBlock);
-    const auto input = values_in(memory, 0, ranks * kBlock);
-    const auto output = values_in(memory, ranks * kBlock, ranks * kBlock);
-    const auto in_block = input.first(kBlock), out_block = output.first(kBlock);
+    const Allocation memory = allocate(self, 2 * ranks * kRankBlock);
+    const auto input = values_in(memory, 0, ranks * kRankBlock);
+    const auto output = values_in(memory, ranks * kRankBlock, ranks * kRankBlock);
+    const auto in_block = input.first(kRankBlock), out_block = output.first(kRankBlock);
     for (int to = 0; to < self.size(); ++to)
-      for (std::size_t i = 0; i < kBlock; ++i)
-        input[static_cast<std::size_t>(to) * kBlock + i] = given(me, to, i);
+      for (std::size_t i = 0; i < kRankBlock; ++i)
+        input[static_cast<std::size_t>(to) * kRankBlock + i] = given(me, to, i);
     // Checks block `at` of the output, then makes sure that the next op has to write it.
     const auto expect = [&](std::size_t at, const char* op, auto value) {
-      for (std::size_t i = 0; i < kBlock; ++i)
-        ASSERT_EQ(output[at * kBlock + i], value(i)) << op << " rank " << me << " element " << i;
-      std::ranges::fill(output.subspan(at * kBlock, kBlock), -1000);
+      for (std::size_t i = 0; i < kRankBlock; ++i)
+        ASSERT_EQ(output[at * kRankBlock + i], value(i)) << op << " rank " << me << " element " << i;
+      std::ranges::fill(output.subspan(at * kRankBlock, kRankBlock), -1000);
     };
     const auto total = [&](int to) {
       return [&self, to](std::size_t i) {
@@ -142,7 +142,7 @@ TEST_P(NativeHeapOps, EveryOpOnRegisteredMemory) {
     expect(0, "reduce_scatter", total(me));
     self.run(AllReduce{out_block, in_block, ReduceOp::sum});
     expect(0, "all_reduce", total(0));
-    const std::vector<std::size_t> even(ranks, kBlock);
+    const std::vector<std::size_t> even(ranks, kRankBlock);
     for (const bool v : {false, true}) {
       if (v)
         self.run(AllToAllV{output, input, even, even});
@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, NativeHeapOps,
                          });
 
 // A peer's memory that cannot be read is an error on every rank, and the output is nobody's guess.
-constexpr std::size_t kBytes = 1 << 20;
+constexpr std::size_t kHeapBytes = 1 << 20;
 
 // More than two ranks: with two every order of additions is the same.
 TEST(NativeMemory, BitsFollowTheTreeWhateverTheAlgorithmAndWhereverItLies) {
@@ -208,15 +208,15 @@ TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
   const ForcedPlan forced("pull/temporal");
   as_ranks(3, [](TestRank& self) {
     if (!self.team().cost_model().host().cma) GTEST_SKIP() << "this kernel lets no process read";
-    void* const forbidden = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    std::vector<std::uint8_t> mine(kBytes);
-    const View buffer = self.rank() == 0 ? View(forbidden, kBytes, DType::u8) : View(mine);
+    void* const forbidden = ::mmap(nullptr, kHeapBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::vector<std::uint8_t> mine(kHeapBytes);
+    const View buffer = self.rank() == 0 ? View(forbidden, kHeapBytes, DType::u8) : View(mine);
     const Work work = self.start(Broadcast{buffer, buffer, 0}, false);
     ASSERT_NE(work.failure(), nullptr);
     EXPECT_EQ(work.failure()->code, Code::link_lost);
     EXPECT_NE(work.failure()->message.find("cannot read the memory of rank 0"), std::string::npos)
         << work.failure()->message;
-    ::munmap(forbidden, kBytes);
+    ::munmap(forbidden, kHeapBytes);
   });
 }
 

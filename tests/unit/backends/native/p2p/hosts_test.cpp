@@ -14,14 +14,14 @@
 namespace c10d { inline namespace v0 { namespace {
 
 // 0 B, 8 B, the longest that travels whole, one element more, 64 KiB, 5 MiB and a little.
-const std::size_t kCounts[] = {0, 2, 8192, 8193, 16384, 1310721};
+const std::size_t kRemoteCounts[] = {0, 2, 8192, 8193, 16384, 1310721};
 
 Values values(int seed, std::size_t count) { return contribution<std::int32_t>(seed, count); }
 
 TEST(MessagesOverHosts, PingPong) {
   as_hosts({0, 1}, [](HostRank& self) {
     const int other = 1 - self.rank();
-    for (const std::size_t count : kCounts)
+    for (const std::size_t count : kRemoteCounts)
       for (int round = 0; round < 3; ++round) {
         Values got = space<std::int32_t>(count);
         const Values mine = values(self.rank() + round, count);
@@ -51,7 +51,7 @@ TEST(MessagesOverHosts, ShortSendsEndBeforeTheirRecvs) {
 TEST(MessagesOverHosts, LongOnesCross) {
   as_hosts({0, 1}, [](HostRank& self) {
     const int other = 1 - self.rank();
-    for (const std::size_t count : kCounts) {
+    for (const std::size_t count : kRemoteCounts) {
       const Values mine = values(self.rank(), count);
       Values got = space<std::int32_t>(count);
       const Work send = self.start_async(Send{mine, other, 0});
@@ -63,7 +63,7 @@ TEST(MessagesOverHosts, LongOnesCross) {
 }
 
 TEST(MessagesOverHosts, MatchByTagInAnyOrder) {
-  as_hosts({0, 1}, [](HostRank& self) { match_by_tag_in_any_order(self, kCounts); });
+  as_hosts({0, 1}, [](HostRank& self) { match_by_tag_in_any_order(self, kRemoteCounts); });
 }
 
 TEST(MessagesOverHosts, SameTagArrivesInOrderOfSending) {
@@ -240,8 +240,8 @@ TEST(MessagesOverHosts, AllPairsAtOnceInRandomOrder) {
     };
     std::vector<Item> items;
     for (int peer = 0; peer < self.size(); ++peer)
-      for (std::uint32_t tag = 0; tag < std::size(kCounts); ++tag) {
-        const std::size_t count = kCounts[tag];
+      for (std::uint32_t tag = 0; tag < std::size(kRemoteCounts); ++tag) {
+        const std::size_t count = kRemoteCounts[tag];
         items.push_back({peer, tag, false, space<std::int32_t>(count), {}});
         items.push_back({peer, tag, true, values(self.rank() + peer, count), {}});
       }
