@@ -14,8 +14,10 @@
 #include <thread>
 
 #include "c10d/init.h"
+#include "src/base/failure_text.h"
 #include "src/control/group_formation.h"
 #include "src/control/make_control_plane.h"
+#include "src/control/mesh_frames.h"
 #include "src/control/store_silence.h"
 #include "src/group/group_state.h"
 #include "src/net/mesh/mesh.h"
@@ -219,6 +221,7 @@ class GroupWithChild {
     std::thread other([this] { far_ = make_one(2); });
     plane_ = make_one(0);
     other.join();
+    store_->wait({"waits"});
   }
   ~GroupWithChild() {
     for (const Plane& plane : {plane_, far_}) unwatch(*plane);
@@ -237,11 +240,10 @@ class GroupWithChild {
     waitpid(child_, nullptr, WUNTRACED);
   }
   // Returns once the child has ended.
-  void kill_child() {
-    kill(child_, SIGKILL);
-    siginfo_t info;
-    waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOWAIT);
-  }
+  void kill_child() { end_child(SIGKILL); }
+  // The same, but the child first says that the group is revoked.
+  void let_child_revoke() { end_child(SIGTERM); }
+  std::string path_of_store() const { return file_.path(); }
 
  private:
   // Without a thread: a sanitizer lets a forked process start none.
@@ -257,8 +259,21 @@ class GroupWithChild {
     store_->wait({"beat/0", "beat/2"});
     mesh.connect([&](int rank) { return store_->get("mesh/" + std::to_string(rank)); }, [] {},
                  after(1h));
-    pause();
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, nullptr);
+    store_->set("waits", "");
+    int signal = 0;
+    sigwait(&term, &signal);
+    mesh.send_to_all(revoke_frame, to_text({.code = Code::revoked, .message = "enough"}));
     _exit(0);
+  }
+
+  void end_child(int signal) const {
+    kill(child_, signal);
+    siginfo_t info;
+    waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOWAIT);
   }
 
   Plane make_one(int rank) const {
@@ -319,6 +334,18 @@ TEST(MeshControl, ARankThatLeavesNamesTheDeadRankOfItsHostFirst) {
   group.plane()->leave();
   EXPECT_TRUE(group.store().try_get("cause", 1h));
   expect_child_died(group.plane());
+}
+
+// The store says nothing, and nobody has read yet what the child said.
+TEST(MeshControl, WhatARankSaidBeforeItEndedCounts) {
+  GroupWithChild group;
+  unwatch(*group.plane());
+  const HeldLock lock(group.path_of_store());
+  group.let_child_revoke();
+  group.plane()->leave();
+  const auto failure = group.plane()->failure();
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->code, Code::revoked) << failure->message;
 }
 
 TEST(MeshControl, ARankThatLeftSendsNothingMore) {
