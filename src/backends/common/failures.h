@@ -18,12 +18,14 @@ inline Failure failure_in(const BackendContext& context, Code code, std::string 
 }
 
 // The same in a call of the group.
-inline Failure failure_in(const BackendContext& context, const Call& call, Code code,
-                          std::string message, int rank = -1) {
-  Failure failure = failure_in(context, code, std::move(message), rank);
+inline Failure in_call(const Call& call, Failure failure) {
   failure.op = to_string(kind_of(call.op));
   failure.sequence = call.sequence;
   return failure;
+}
+inline Failure failure_in(const BackendContext& context, const Call& call, Code code,
+                          std::string message, int rank = -1) {
+  return in_call(call, failure_in(context, code, std::move(message), rank));
 }
 
 // The same, caused by the process of `member`.

@@ -23,14 +23,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// For evidence of why a connection ended: a host is known to be silent after two seconds.
-constexpr std::chrono::seconds kLossPatience{3};
 constexpr std::chrono::milliseconds kLeastLossPatience{300};  // past the deadline of the op
 
 // Why a connection ended, if that is known soon: a rank that died, say.
 std::shared_ptr<const Failure> cause_of(Control& control, Failure otherwise, Deadline deadline) {
   const auto now = steady_clock::now();
-  Duration patience = std::clamp<Duration>(deadline - now, kLeastLossPatience, kLossPatience);
+  Duration patience =
+      std::clamp<Duration>(deadline - now, kLeastLossPatience, Links::kLossPatience);
   if (Fiber::running()) {
     while (!control.broken() && steady_clock::now() < now + patience) Fiber::yield(Poll::idle);
     patience = {};
@@ -62,14 +61,10 @@ bool HostCollective::give_up(Links::End end) {
       failure = caused_by(members[static_cast<std::size_t>(awaited.front())], std::move(failure));
     failure_ = cause_of(control, std::move(failure), call_.deadline);
   } else {
-    const Links::Loss& loss = *group_.links().loss();
-    const Member& peer = group_.context().members[static_cast<std::size_t>(loss.rank)];
-    Failure failure = caused_by(
-        peer, failure_in(group_.context(), call_, loss.corrupt ? Code::corrupt : Code::link_lost,
-                         fmt::format("the connection of rank {} to {} is lost: {}", rank(),
-                                     name_of(peer), loss.why)));
-    failure_ = loss.corrupt ? control.fail(std::move(failure))
-                            : cause_of(control, std::move(failure), call_.deadline);
+    Failure failure = in_call(call_, group_.links().failure_of_loss(group_.context()));
+    failure_ = failure.code == Code::corrupt
+                   ? control.fail(std::move(failure))
+                   : cause_of(control, std::move(failure), call_.deadline);
   }
   return false;
 }

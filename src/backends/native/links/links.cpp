@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/links/links.h"
 
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,6 +12,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "src/backends/common/failures.h"
+#include "src/base/members.h"
 #include "src/net/socket.h"
 #include "src/sync/wait_look.h"
 
@@ -69,6 +72,13 @@ void Links::receive(int rank, std::byte* to, std::size_t bytes, std::uint64_t se
 void Links::lose(Line& line, std::string why, bool corrupt) {
   line.stream.end(why);
   if (!lost_) lost_ = {line.rank, std::move(why), corrupt};
+}
+
+Failure Links::failure_of_loss(const BackendContext& context) const {
+  const Member& peer = context.members[static_cast<std::size_t>(lost_->rank)];
+  return caused_by(peer, failure_in(context, lost_->corrupt ? Code::corrupt : Code::link_lost,
+                                    fmt::format("the connection of rank {} to {} is lost: {}",
+                                                context.rank, name_of(peer), lost_->why)));
 }
 
 bool Links::write(Line& line) {

@@ -33,7 +33,7 @@ class Links {
   // Whether all that was posted is through.
   bool idle() const noexcept { return active_.empty(); }
 
-  enum class End { ready, broken, timed_out, lost };  // see WaitResult; lost: see loss()
+  enum class End { ready, broken, timed_out, lost };  // see WaitResult; lost: a connection
   // Moves bytes until `ready()`. Spins for a moment where ranks have CPUs of their own, then
   // sleeps, for a millisecond at most: the group may break. In a fiber it lets other fibers run
   // instead.
@@ -47,12 +47,10 @@ class Links {
       if (const End end = turn(waiting, moved); end != End::ready) return end;
     }
   }
-  struct Loss {
-    int rank;
-    std::string why;
-    bool corrupt;
-  };
-  const std::optional<Loss>& loss() const noexcept { return lost_; }
+  // How long to look for why a connection ended: a host is known to be silent after two seconds.
+  static constexpr std::chrono::seconds kLossPatience{3};
+  // After await() returned `lost`: what was lost, as a failure of the rank at the other end.
+  Failure failure_of_loss(const BackendContext& context) const;
   // The ranks to or from which blocks are not through, ascending.
   std::vector<int> awaited() const;
 
@@ -65,6 +63,11 @@ class Links {
     RankSocket socket;
     Stream stream;
     bool is_active = false;
+  };
+  struct Loss {
+    int rank;
+    std::string why;
+    bool corrupt;
   };
   struct Waiting {
     const WaitPolicy& policy;

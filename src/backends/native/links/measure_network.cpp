@@ -123,16 +123,15 @@ class Pair {
       case Links::End::lost:
         break;
     }
-    throw_failure(*context_.control->resolve_cause(
-        caused_by(peer(), failure_in(context_, Code::link_lost,
-                                     fmt::format("the connection to {} is lost: {}",
-                                                 name_of(peer()), links_.loss()->why))),
-        kLossPatience));
+    Failure failure = links_.failure_of_loss(context_);
+    Control& control = *context_.control;
+    throw_failure(failure.code == Code::corrupt
+                      ? *control.fail(std::move(failure))
+                      : *control.resolve_cause(std::move(failure), Links::kLossPatience));
   }
 
   const Member& peer() const { return context_.members[static_cast<std::size_t>(other_)]; }
 
-  static constexpr std::chrono::seconds kLossPatience{3};  // until a host is known to be silent
   const BackendContext& context_;
   Links& links_;
   const WaitPolicy& policy_;

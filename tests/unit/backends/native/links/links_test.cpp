@@ -66,8 +66,8 @@ class LinksOfRank0 : public testing::Test {
       ::setsockopt(peers_.back().get(), SOL_SOCKET, SO_SNDBUF, &kMuch, sizeof kMuch);
       connections.push_back({rank, RankSocket(std::move(own))});
     }
-    links_ =
-        std::make_unique<Links>(BackendContext{.rank = 0, .size = kSize}, std::move(connections));
+    for (int rank = 0; rank < kSize; ++rank) context_.members.push_back({.rank = rank});
+    links_ = std::make_unique<Links>(context_, std::move(connections));
   }
 
   int socket_of(int rank) const { return peers_[static_cast<std::size_t>(rank) - 1].get(); }
@@ -88,13 +88,14 @@ class LinksOfRank0 : public testing::Test {
     say(2, wire);
     ::shutdown(socket_of(2), SHUT_WR);
     EXPECT_EQ(await(), Links::End::lost);
-    ASSERT_TRUE(links_->loss());
-    EXPECT_EQ(links_->loss()->rank, 2);
-    EXPECT_EQ(links_->loss()->corrupt, corrupt) << links_->loss()->why;
-    EXPECT_NE(links_->loss()->why.find(why), std::string::npos) << links_->loss()->why;
+    const Failure failure = links_->failure_of_loss(context_);
+    EXPECT_EQ(failure.rank, 2);
+    EXPECT_EQ(failure.code, corrupt ? Code::corrupt : Code::link_lost) << failure.message;
+    EXPECT_NE(failure.message.find(why), std::string::npos) << failure.message;
     EXPECT_EQ(links_->stream(2).received(), 0u);
   }
 
+  BackendContext context_{.rank = 0, .size = kSize};
   TestControl control_{0, kSize, std::make_shared<GroupFate>()};
   std::vector<Fd> peers_;
   std::unique_ptr<Links> links_;
@@ -162,8 +163,9 @@ TEST_F(LinksOfRank0, ABlockTooManyIsCorruptInTheNextOp) {
   EXPECT_EQ(got, numbered(kBytes));
   links_->receive(1, got.data(), kBytes, kSequence + 1);
   EXPECT_EQ(await(), Links::End::lost);
-  EXPECT_TRUE(links_->loss()->corrupt);
-  EXPECT_EQ(links_->loss()->rank, 1);
+  const Failure failure = links_->failure_of_loss(context_);
+  EXPECT_EQ(failure.code, Code::corrupt);
+  EXPECT_EQ(failure.rank, 1);
 }
 
 }}}  // namespace c10d::v0
