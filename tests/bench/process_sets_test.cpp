@@ -14,7 +14,8 @@
 namespace c10d::bench { namespace {
 
 // Iterations are counted, not timed: how fast the machine is must not decide.
-constexpr const char* kTinySets = " -n 2 -i 3 -w 1 --launches 2 --blocks 1 --control off all_reduce ";
+constexpr const char* kTinySets =
+    " -n 2 -i 3 -w 1 --launches 2 --blocks 1 --control off all_reduce ";
 
 std::vector<Json> of_kind(const std::vector<Json>& lines, const char* kind) {
   std::vector<Json> found;

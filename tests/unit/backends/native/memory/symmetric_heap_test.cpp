@@ -112,7 +112,8 @@ TEST_P(NativeHeapOps, EveryOpOnRegisteredMemory) {
     // Checks block `at` of the output, then makes sure that the next op has to write it.
     const auto expect = [&](std::size_t at, const char* op, auto value) {
       for (std::size_t i = 0; i < kRankBlock; ++i)
-        ASSERT_EQ(output[at * kRankBlock + i], value(i)) << op << " rank " << me << " element " << i;
+        ASSERT_EQ(output[at * kRankBlock + i], value(i))
+            << op << " rank " << me << " element " << i;
       std::ranges::fill(output.subspan(at * kRankBlock, kRankBlock), -1000);
     };
     const auto total = [&](int to) {
@@ -208,7 +209,8 @@ TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
   const ForcedPlan forced("pull/temporal");
   as_ranks(3, [](TestRank& self) {
     if (!self.team().cost_model().host().cma) GTEST_SKIP() << "this kernel lets no process read";
-    void* const forbidden = ::mmap(nullptr, kHeapBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const forbidden =
+        ::mmap(nullptr, kHeapBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     std::vector<std::uint8_t> mine(kHeapBytes);
     const View buffer = self.rank() == 0 ? View(forbidden, kHeapBytes, DType::u8) : View(mine);
     const Work work = self.start(Broadcast{buffer, buffer, 0}, false);
