@@ -2,6 +2,7 @@
 #include "python/torch/src/failures.h"
 
 #include <array>
+#include <string_view>
 
 namespace c10d_torch {
 namespace {
@@ -15,12 +16,20 @@ const char* name_of(c10d_reason reason) {
   return index < kNames.size() ? kNames[index] : "internal";
 }
 
+// In the words that users of PyTorch search for.
+std::string in_words(const c10d_failure& failure) {
+  std::string text = failure.message;
+  constexpr std::string_view kTimedOut = "c10d timed_out ";
+  if (text.starts_with(kTimedOut)) text.replace(0, kTimedOut.size(), "c10d: Timed out ");
+  return text;
+}
+
 }  // namespace
 
 Failure::Failure(const c10d_failure& failure)
     : code(failure.code),
       reason(name_of(failure.reason)),
-      message(failure.message),
+      message(in_words(failure)),
       host(failure.host),
       group(failure.group),
       op(failure.op),
@@ -28,7 +37,10 @@ Failure::Failure(const c10d_failure& failure)
       pid(failure.pid),
       sequence(failure.sequence) {}
 
-Error::Error(const c10d_failure& failure) : BaseError(kHere, failure.message), failure(failure) {}
+Error::Error(const c10d_failure& failure, const std::string& before)
+    : BaseError(kHere, before + in_words(failure)), failure(failure) {
+  this->failure.message = before + this->failure.message;
+}
 
 Unsupported::Unsupported(const std::string& why) : NotImplementedError(kHere, "c10d: " + why) {}
 

@@ -25,7 +25,7 @@ struct Failure {
 // c10d_torch.Error.
 class Error final : public BaseError {
  public:
-  explicit Error(const c10d_failure& failure);
+  explicit Error(const c10d_failure& failure, const std::string& before = "");
   Failure failure;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include "python/torch/src/failures.h"
 #include "python/torch/src/store.h"
@@ -104,6 +105,19 @@ static_assert(static_cast<int>(::c10d::ReduceOp::SUM) == C10D_SUM &&
 std::uint32_t tag_of(int tag) {
   if (tag < 0) throw Invalid("the tag is " + std::to_string(tag) + "; tags start at 0");
   return static_cast<std::uint32_t>(tag);
+}
+
+// "1, 2" of "2 of 3 ranks did not reach monitored_barrier: rank 1 (host a, pid 7), rank 2 (...)".
+std::string missing_ranks(std::string_view message) {
+  constexpr std::string_view kRank = "rank ";
+  std::string ranks;
+  for (auto at = message.find(": rank "); at != message.npos; at = message.find(", rank ", at)) {
+    at += 2 + kRank.size();
+    const auto end = message.find_first_not_of("0123456789", at);
+    if (end == message.npos || message.substr(end, 2) != " (") break;
+    ranks += (ranks.empty() ? "" : ", ") + std::string(message.substr(at, end - at));
+  }
+  return ranks;
 }
 
 std::int64_t nanoseconds(Milliseconds timeout) {
@@ -483,10 +497,27 @@ WorkPtr Group::barrier(const ::c10d::BarrierOptions& opts) {
                 [&](auto& options, auto* work) { return c10d_barrier(group_, &options, work); });
 }
 
-void Group::monitoredBarrier(const ::c10d::BarrierOptions& opts, bool) {
+void Group::monitoredBarrier(const ::c10d::BarrierOptions& opts, bool wait_all_ranks) {
   const std::lock_guard lock(mutex_);
-  const std::int64_t timeout = nanoseconds(opts.timeout);
-  check(c10d_monitored_barrier(group_, timeout == 0 ? C10D_DEFAULT_TIMEOUT : timeout));
+  const bool has_own = opts.timeout >= Milliseconds(0);
+  const std::int64_t timeout =
+      has_own ? std::max<std::int64_t>(std::chrono::nanoseconds(opts.timeout).count(), 1)
+              : C10D_DEFAULT_TIMEOUT;
+  if (c10d_monitored_barrier(group_, timeout) == C10D_OK) return;
+  const c10d_failure& failure = *c10d_last_failure();
+  if (failure.code != C10D_TIMED_OUT) check(failure.code);
+  // As gloo says it, where rank 0 alone knows who is missing; our message, behind that, names all.
+  const std::string me = "Rank " + std::to_string(rank_);
+  if (rank_ != 0)
+    throw Error(failure, me + " successfully reached monitoredBarrier, but received errors while "
+                              "waiting for send/recv from rank 0. ");
+  const auto limit = has_own ? opts.timeout : Milliseconds(c10d_group_timeout(group_) / 1000000);
+  const std::string passed = std::to_string(limit.count()) + " ms";
+  const std::string missing =
+      wait_all_ranks ? missing_ranks(failure.message) : std::to_string(failure.rank);
+  const char* const ranks = missing.find(',') == missing.npos ? "Rank " : "Ranks ";
+  throw Error(failure, me + " timed out in monitoredBarrier after " + passed + ": " + ranks +
+                           missing + " failed to pass monitoredBarrier in " + passed + ". ");
 }
 
 WorkPtr Group::send(Tensors& tensors, int to, int tag) {
