@@ -141,6 +141,7 @@ Group::Group(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
   init.timeout_ns = nanoseconds(options_->timeout);
   init.name = label.c_str();
   check(c10d_init_process_group(&init, &group_));
+  is_native_ = std::string_view(c10d_group_backend(group_)) == "native";
   const std::lock_guard lock(groups_mutex);
   groups.insert(this);
 }
@@ -162,7 +163,7 @@ void Group::leave(Milliseconds timeout) {
 void Group::leave_all() {
   const std::lock_guard lock(groups_mutex);
   for (Group* const group : groups) group->leave(Milliseconds(1000));
-  wait_for_threads(Milliseconds(1000));
+  close_threads(Milliseconds(1000));
 }
 
 std::uint64_t Group::getSequenceNumberForGroup() { return c10d_group_sequence(group_); }
@@ -171,6 +172,7 @@ template <class Start>
 WorkPtr Group::submit(OpType type, std::shared_ptr<Op> op, Milliseconds timeout, Start start) {
   c10d_call_options options = C10D_CALL_OPTIONS_INIT;
   options.timeout_ns = nanoseconds(timeout);
+  op->keeps_buffers = !is_native_;
   const std::lock_guard lock(mutex_);
   if (batch_ != nullptr) {
     options.batch = batch_;
@@ -602,6 +604,7 @@ WorkPtr Group::endCoalescing() {
   const std::unique_ptr<c10d_batch, void (*)(c10d_batch*)> batch(std::exchange(batch_, nullptr),
                                                                  c10d_batch_free);
   const auto op = std::exchange(batched_, nullptr);
+  op->keeps_buffers = !is_native_;
   check(c10d_batch_submit(batch.get(), &op->handle));
   return c10::make_intrusive<Work>(rank_, OpType::COALESCED, op, c10d_group_sequence(group_));
 }

@@ -96,8 +96,6 @@ class Group final : public Base {
   static void leave_all();
 
  private:
-  class Coalescing;
-
   // Starts an op: start(options, &work) is a call of c10d/c.h.
   template <class Start>
   WorkPtr submit(OpType type, std::shared_ptr<Op> op, Milliseconds timeout, Start start);
@@ -109,6 +107,7 @@ class Group final : public Base {
 
   c10d_group* group_ = nullptr;
   const c10::intrusive_ptr<GroupOptions> options_;
+  bool is_native_ = false;
   std::mutex mutex_;  // one thread at a time may call the group
   c10d_batch* batch_ = nullptr;
   std::shared_ptr<Op> batched_;  // all ops of the batch

@@ -14,7 +14,8 @@ struct Threads {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> waiting;
-  std::size_t idle = 0, busy = 0;
+  std::size_t idle = 0, expected = 0;
+  bool closed = false;
 
   void serve() {
     std::unique_lock lock(mutex);
@@ -24,12 +25,11 @@ struct Threads {
       --idle;
       auto what = std::move(waiting.front());
       waiting.pop_front();
-      ++busy;
       lock.unlock();
       what();
       what = nullptr;  // may hold Python objects
       lock.lock();
-      --busy;
+      --expected;
       changed.notify_all();
     }
   }
@@ -46,15 +46,37 @@ Threads& threads() {
 void run_in_thread(std::function<void()> what) {
   Threads& all = threads();
   const std::lock_guard lock(all.mutex);
+  if (all.closed) {  // nor may it be destroyed: it may hold Python objects
+    new std::function<void()>(std::move(what));
+    return;
+  }
+  ++all.expected;
   all.waiting.push_back(std::move(what));
   if (all.idle < all.waiting.size()) std::thread([&all] { all.serve(); }).detach();
   all.changed.notify_all();
 }
 
-bool wait_for_threads(std::chrono::milliseconds timeout) {
+void expect_callback() {
+  const std::lock_guard lock(threads().mutex);
+  ++threads().expected;
+}
+
+bool callback_begins() {
+  const std::lock_guard lock(threads().mutex);
+  return !threads().closed;
+}
+
+void callback_is_over() {
+  const std::lock_guard lock(threads().mutex);
+  --threads().expected;
+  threads().changed.notify_all();
+}
+
+void close_threads(std::chrono::milliseconds timeout) {
   Threads& all = threads();
   std::unique_lock lock(all.mutex);
-  return all.changed.wait_for(lock, timeout, [&] { return all.waiting.empty() && all.busy == 0; });
+  all.changed.wait_for(lock, timeout, [&] { return all.expected == 0; });
+  all.closed = true;
 }
 
 }  // namespace c10d_torch

@@ -29,6 +29,7 @@ void Op::finish(const c10d_failure* failure) {
     error_ = std::current_exception();
   }
   copies.clear();
+  if (error_ != nullptr && keeps_buffers) new Tensors(std::move(buffers));
   finished_ = true;
 }
 
@@ -52,14 +53,21 @@ void when_done(std::shared_ptr<Op> op, std::function<void(Op&)> then) {
     std::function<void(Op&)> then;
   };
   auto later = std::make_unique<Later>(Later{std::move(op), std::move(then)});
-  check(c10d_work_on_done(
+  expect_callback();
+  const c10d_code code = c10d_work_on_done(
       later->op->handle,
       [](void* arg, const c10d_failure* failure) {
-        const std::unique_ptr<Later> later(static_cast<Later*>(arg));
-        later->op->finish(failure);
-        later->then(*later->op);
+        if (!callback_begins()) return;
+        {
+          const std::unique_ptr<Later> later(static_cast<Later*>(arg));
+          later->op->finish(failure);
+          later->then(*later->op);
+        }
+        callback_is_over();
       },
-      later.get()));
+      later.get());
+  if (code != C10D_OK) callback_is_over();
+  check(code);
   later.release();
 }
 
@@ -119,19 +127,20 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   if (future_) return future_;
   auto future =
       c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  const auto complete = [future](Op& op) {
+  auto complete = [future](Op& op) {
     if (const auto error = op.error()) {
       future->setError(error);
     } else {
       future->markCompleted(c10::IValue(op.results));
     }
   };
-  // What hangs on a future may wait for another op, so it does not run in the library's thread.
   if (op_->wait(0)) {
     complete(*op_);
   } else {
-    auto op = op_;
-    when_done(op_, [complete, op](Op&) { run_in_thread([complete, op] { complete(*op); }); });
+    // What hangs on a future may wait for another op, so it does not run in the library's thread.
+    when_done(op_, [complete, op = op_](Op&) mutable {
+      run_in_thread([complete = std::move(complete), op = std::move(op)] { complete(*op); });
+    });
   }
   return future_ = future;
 }

@@ -26,6 +26,10 @@ class Op {
   Tensors results;                                     // of Work::result() and the future
   c10d_work* handle = nullptr;                         // null until the op is started
 
+  // The library below ours may still write to the buffers of an op that failed: they are never
+  // freed.
+  bool keeps_buffers = false;
+
   // True once it is done, whether or not it failed, and its results are in place. Waits for
   // `timeout_ns` at most.
   bool wait(std::int64_t timeout_ns);
