@@ -91,7 +91,7 @@ BELOW = [
     # The library's own locks are those that the compiler checks; its clients cannot see them.
     (r"(mutex|condition_variable)$",
      r"(src/base/mutex\.h|(src/parallel|python/torch|bench|examples|tests)/)"),
-    (r"(torch|ATen|c10|pybind11)/", r"python/torch/src/"),
+    (r"(torch|ATen|c10|pybind11)/", r"(python/torch/src|tests/torch)/"),
 ]
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
 BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")
