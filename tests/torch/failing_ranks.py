@@ -75,6 +75,22 @@ def aborted():
         print(f"aborted: {error.code} {error}", flush=True)
 
 
+def shrunk():
+    """A rank dies; the others go on in a smaller group."""
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        while True:
+            dist.barrier()
+    except c10d_torch.Error as error:
+        print(f"lost {error.rank}", flush=True)
+    dist.shrink_group([1])
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    print(f"left: {dist.get_world_size()} ranks, {x.tolist()}", flush=True)
+
+
 def dtypes():
     try:
         dist.all_reduce(torch.ones(4, dtype=torch.float32 if rank else torch.float64))

@@ -50,8 +50,16 @@ class Failures(unittest.TestCase):
             self.skipTest("PyTorch 1 has no abort() of a group")
         code, output, _ = job("aborted")
         self.assertEqual(code, 0, output)
-        self.assertEqual(len(re.findall("aborted: revoked .*torch.distributed called abort", output)),
-                         2, output)
+        seen = re.findall("aborted: revoked .*torch.distributed called abort", output)
+        self.assertEqual(len(seen), 2, output)
+
+    def test_ranks_that_are_left_go_on_in_a_smaller_group(self):
+        import torch.distributed
+        if not hasattr(torch.distributed, "shrink_group"):
+            self.skipTest("this PyTorch has no shrink_group()")
+        _, output, _ = job("shrunk", 3, ["--max-failures", "1"])
+        self.assertEqual(output.count("lost 1"), 2, output)
+        self.assertEqual(output.count("left: 2 ranks, [2.0, 2.0]"), 2, output)
 
     def test_other_dtypes_are_a_mismatch_that_names_both_calls(self):
         code, output, _ = job("dtypes")

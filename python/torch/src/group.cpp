@@ -126,16 +126,14 @@ std::int64_t nanoseconds(Milliseconds timeout) {
 
 }  // namespace
 
-Group::Group(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
-             c10::intrusive_ptr<GroupOptions> options, const std::string& name)
-    : Base(rank, size), options_(std::move(options)) {
-  const std::unique_ptr<c10d_store, void (*)(c10d_store*)> adapted(store_over(store),
-                                                                   c10d_store_free);
+Group::Group(StorePtr store, int rank, int size, c10::intrusive_ptr<GroupOptions> options,
+             const std::string& name)
+    : Base(rank, size), store_(std::move(store)), options_(std::move(options)) {
   std::string label = "torch-" + name;
   std::replace(label.begin(), label.end(), '/', '-');  // which a name of ours cannot hold
   c10d_init_options init = C10D_INIT_OPTIONS_INIT;
   init.backend = options_->below.empty() ? nullptr : options_->below.c_str();
-  init.store = adapted.get();
+  init.store = store_.get();
   init.rank = rank;
   init.size = size;
   init.timeout_ns = nanoseconds(options_->timeout);
@@ -624,9 +622,33 @@ c10::intrusive_ptr<Base> Group::split(const c10::intrusive_ptr<::c10d::Store>& s
   const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
   if (mine == ranks.end()) return nullptr;
   auto options = c10::make_intrusive<GroupOptions>(options_->below, opts->timeout);
-  return c10::make_intrusive<Group>(store, static_cast<int>(mine - ranks.begin()),
+  return c10::make_intrusive<Group>(store_over(store), static_cast<int>(mine - ranks.begin()),
                                     static_cast<int>(ranks.size()), std::move(options),
                                     opts->group_name);
+}
+
+// The ranks that are left meet in the store of this group.
+c10::intrusive_ptr<Base> Group::shrink(const std::vector<std::int64_t>& excluded, int flags,
+                                       const c10::intrusive_ptr<Base::Options>& opts) {
+  std::string name = "shrunk-" + std::to_string(++shrinks_);
+  std::vector<int> left;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) {
+      left.push_back(rank);
+    } else {
+      name += "-" + std::to_string(rank);
+    }
+  }
+  const auto mine = std::find(left.begin(), left.end(), rank_);
+  if (mine == left.end())
+    throw Invalid("rank " + std::to_string(rank_) + " is one of those to exclude; others call it");
+  if (flags != 0) abort();
+  const auto* const given = dynamic_cast<const GroupOptions*>(opts.get());
+  auto options = c10::make_intrusive<GroupOptions>(given == nullptr ? *options_ : *given);
+  if (options->timeout <= Milliseconds(0)) options->timeout = options_->timeout;
+  return c10::make_intrusive<Group>(store_below(name, store_),
+                                    static_cast<int>(mine - left.begin()),
+                                    static_cast<int>(left.size()), std::move(options), name);
 }
 
 void Group::abort() { c10d_group_abort(group_, "torch.distributed called abort()"); }

@@ -9,6 +9,7 @@
 
 #include "c10d/c.h"
 #include "python/torch/src/pytorch.h"
+#include "python/torch/src/store.h"
 #include "python/torch/src/tensors.h"
 #include "python/torch/src/work.h"
 
@@ -31,8 +32,8 @@ struct GroupOptions final : Base::Options {
 class Group final : public Base {
  public:
   // Brings the ranks of a store together.
-  Group(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
-        c10::intrusive_ptr<GroupOptions> options, const std::string& name);
+  Group(StorePtr store, int rank, int size, c10::intrusive_ptr<GroupOptions> options,
+        const std::string& name);
   ~Group() override;
 
   const std::string getBackendName() const override { return "c10d"; }
@@ -85,6 +86,9 @@ class Group final : public Base {
   c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<::c10d::Store>& store,
                                  const std::vector<int>& ranks,
                                  const c10::intrusive_ptr<Base::Options>& opts) override;
+  bool supportsShrinking() const override { return true; }
+  c10::intrusive_ptr<Base> shrink(const std::vector<std::int64_t>& excluded, int flags,
+                                  const c10::intrusive_ptr<Base::Options>& opts) override;
   void abort() override;
   void shutdown() override;
   ::c10d::ErrorType getError() override;
@@ -105,12 +109,16 @@ class Group final : public Base {
   WorkPtr receive(Tensors& tensors, OpType type, int from, int tag);
   WorkPtr allreduce_sparse_tensor(at::Tensor& tensor, const ::c10d::AllreduceOptions& opts);
 
+  const StorePtr store_;
   c10d_group* group_ = nullptr;
   const c10::intrusive_ptr<GroupOptions> options_;
   bool is_native_ = false;
   std::mutex mutex_;  // one thread at a time may call the group
   c10d_batch* batch_ = nullptr;
   std::shared_ptr<Op> batched_;  // all ops of the batch
+#ifdef C10D_BACKEND_HAS_HOOKS
+  int shrinks_ = 0;
+#endif
 };
 
 }  // namespace c10d_torch

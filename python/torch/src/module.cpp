@@ -34,7 +34,7 @@ void raise(const Failure& failure) {
 c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                 const c10::intrusive_ptr<GroupOptions>& options,
                                 const std::string& name) {
-  return c10::make_intrusive<Group>(store, rank, size, options, name);
+  return c10::make_intrusive<Group>(store_over(store), rank, size, options, name);
 }
 
 }  // namespace

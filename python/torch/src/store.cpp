@@ -98,7 +98,7 @@ void free_store(void* user) { delete static_cast<Store*>(user); }
 
 }  // namespace
 
-c10d_store* store_over(c10::intrusive_ptr<::c10d::Store> store) {
+StorePtr store_over(c10::intrusive_ptr<::c10d::Store> store) {
   if (!store) throw Invalid("the store is None");
   c10d_custom_store_functions functions = C10D_CUSTOM_STORE_FUNCTIONS_INIT;
   auto user = std::make_unique<Store>(std::move(store));
@@ -113,7 +113,13 @@ c10d_store* store_over(c10::intrusive_ptr<::c10d::Store> store) {
   c10d_store* made = nullptr;
   check(c10d_custom_store(&functions, &made));
   user.release();
-  return made;
+  return {made, c10d_store_free};
+}
+
+StorePtr store_below(const std::string& prefix, const StorePtr& store) {
+  c10d_store* made = nullptr;
+  check(c10d_prefix_store(prefix.c_str(), store.get(), &made));
+  return {made, c10d_store_free};
 }
 
 }  // namespace c10d_torch
