@@ -11,15 +11,15 @@ import torch.distributed as dist
 
 import c10d_torch  # noqa: F401
 
-SIZES = {8: 400, 64 << 10: 200, 1 << 20: 60, 64 << 20: 6}  # bytes, calls in a round
-ROUNDS = 7
+SIZES = {8: 50, 64 << 10: 20, 1 << 20: 5, 64 << 20: 1}  # bytes, calls in a turn
+TURNS = 41
 
 dist.init_process_group("gloo")
 groups = {"gloo": dist.new_group(backend="gloo"), "c10d": dist.new_group(backend="c10d")}
 for size, calls in SIZES.items():
     x = torch.zeros(size // 4)
     times = {name: [] for name in groups}
-    for turn in range(ROUNDS + 1):
+    for turn in range(TURNS + 1):
         for name, group in groups.items():
             dist.barrier(group=group)
             start = time.perf_counter()
