@@ -112,7 +112,7 @@ StorePtr store_over(c10::intrusive_ptr<::c10d::Store> store) {
   functions.timeout_ns = std::chrono::nanoseconds((*user)->getTimeout()).count();
   c10d_store* made = nullptr;
   check(c10d_custom_store(&functions, &made));
-  user.release();
+  static_cast<void>(user.release());
   return {made, c10d_store_free};
 }
 

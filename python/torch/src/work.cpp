@@ -68,7 +68,7 @@ void when_done(std::shared_ptr<Op> op, std::function<void(Op&)> then) {
       later.get());
   if (code != C10D_OK) callback_is_over();
   check(code);
-  later.release();
+  static_cast<void>(later.release());
 }
 
 Work::Work(int rank, OpType type, std::shared_ptr<Op> op, std::uint64_t sequence)
