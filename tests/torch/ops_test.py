@@ -145,6 +145,7 @@ class Ops(unittest.TestCase):
             self.assertEqual(seen, set(range(1, size)))
         else:
             dist.send(of(rank, 4), 0)
+        dist.barrier()  # a recv from any source would take a message of what follows
         x = torch.empty(3, 2).t()
         works = dist.batch_isend_irecv([dist.P2POp(dist.isend, of(rank, 2, 3), after),
                                         dist.P2POp(dist.irecv, x, before)])
@@ -193,6 +194,12 @@ class Ops(unittest.TestCase):
             x = of(rank, 3)
             dist.all_reduce(x, group=group)
             self.same(x, of(0, 3) + of(size - 1, 3))
+        group = dist.new_group(pg_options=c10d_torch.Options(backend="native"))
+        x = of(rank, 3)
+        dist.all_reduce(x, group=group)
+        self.same(x, sum(all_of(3)))
+        with self.assertRaisesRegex(NotImplementedError, "carrier"):
+            dist.new_group(pg_options=c10d_torch.Options(backend="carrier"))
         objects = [None] * size
         dist.all_gather_object(objects, {"rank": rank})
         self.assertEqual([o["rank"] for o in objects], list(range(size)))
