@@ -132,6 +132,163 @@ static void test_kinds_of_stores(void) {
   c10d_store_free(store);
 }
 
+// A custom store over another store.
+typedef struct under {
+  c10d_store* store;
+  const char* broken;  // the reason why every call fails
+  int freed;
+} under;
+
+static c10d_code answer_bytes(c10d_code code, c10d_bytes* value, c10d_store_answer* answer) {
+  if (code != C10D_OK) {
+    CHECK_OK(c10d_store_answer_give(answer, c10d_last_error(), strlen(c10d_last_error())));
+  } else if (value != NULL && value->data != NULL) {
+    CHECK_OK(c10d_store_answer_give(answer, value->data, value->size));
+  }
+  c10d_bytes_free(value);
+  return code;
+}
+
+static c10d_code under_set(void* user, const char* key, const void* value, size_t size,
+                           c10d_store_answer* answer) {
+  return answer_bytes(c10d_store_set(((under*)user)->store, key, value, size, LONG_NS), NULL,
+                      answer);
+}
+
+static c10d_code under_try_get(void* user, const char* key, c10d_store_answer* answer) {
+  const under* const self = user;
+  c10d_bytes value = {NULL, 0};
+  if (self->broken != NULL) {
+    CHECK_OK(c10d_store_answer_give(answer, self->broken, strlen(self->broken)));
+    return C10D_STORE_LOST;
+  }
+  return answer_bytes(c10d_store_try_get(self->store, key, LONG_NS, &value), &value, answer);
+}
+
+static c10d_code under_add(void* user, const char* key, int64_t amount, int64_t* sum,
+                           c10d_store_answer* answer) {
+  return answer_bytes(c10d_store_add(((under*)user)->store, key, amount, LONG_NS, sum), NULL,
+                      answer);
+}
+
+static c10d_code under_compare_set(void* user, const char* key, const void* expected,
+                                   size_t expected_size, const void* desired, size_t desired_size,
+                                   c10d_store_answer* answer) {
+  c10d_bytes value = {NULL, 0};
+  const c10d_code code = c10d_store_compare_set(((under*)user)->store, key, expected, expected_size,
+                                                desired, desired_size, LONG_NS, &value);
+  return answer_bytes(code, &value, answer);
+}
+
+static c10d_code under_delete_key(void* user, const char* key, int32_t* existed,
+                                  c10d_store_answer* answer) {
+  return answer_bytes(c10d_store_delete_key(((under*)user)->store, key, LONG_NS, existed), NULL,
+                      answer);
+}
+
+static void under_free(void* user) { ((under*)user)->freed += 1; }
+
+static void custom_store_over(under* user, c10d_store** store) {
+  c10d_custom_store_functions functions = C10D_CUSTOM_STORE_FUNCTIONS_INIT;
+  functions.user = user;
+  functions.set = under_set;
+  functions.try_get = under_try_get;
+  functions.add = under_add;
+  functions.compare_set = under_compare_set;
+  functions.delete_key = under_delete_key;
+  functions.free = under_free;
+  CHECK_OK(c10d_custom_store(&functions, store));
+  functions.delete_key = NULL;
+  c10d_store* none = NULL;
+  CHECK_CODE(C10D_INVALID_ARGUMENT, c10d_custom_store(&functions, &none));
+  CHECK_ERROR("delete_key is NULL");
+  CHECK(none == NULL && user->freed == 0);
+}
+
+// The calls that a custom store has, its limits and its errors.
+static void test_custom_store(void) {
+  under user = {NULL, NULL, 0};
+  c10d_store* store = NULL;
+  c10d_bytes value = {NULL, 0};
+  int64_t sum = 0;
+  int32_t flag = -1;
+  CHECK_OK(c10d_hash_store(LONG_NS, &user.store));
+  custom_store_over(&user, &store);
+  CHECK_OK(c10d_store_set(store, "a", "x\0y", 3, C10D_DEFAULT_TIMEOUT));
+  CHECK_OK(c10d_store_get(store, "a", C10D_DEFAULT_TIMEOUT, &value));
+  expect(&value, "x\0y", 3);
+  CHECK_OK(c10d_store_try_get(store, "none", C10D_DEFAULT_TIMEOUT, &value));
+  CHECK(value.data == NULL);
+  CHECK_OK(c10d_store_add(store, "count", 42, C10D_DEFAULT_TIMEOUT, &sum));
+  CHECK(sum == 42);
+  CHECK_OK(c10d_store_compare_set(store, "cas", NULL, 0, "", 0, C10D_DEFAULT_TIMEOUT, &value));
+  expect(&value, "", 0);
+  CHECK_OK(c10d_store_compare_set(store, "cas", NULL, 0, "1", 1, C10D_DEFAULT_TIMEOUT, &value));
+  expect(&value, "", 0);
+  CHECK_OK(c10d_store_compare_set(store, "cas", "", 0, "1", 1, C10D_DEFAULT_TIMEOUT, &value));
+  expect(&value, "1", 1);
+  const char* const names[] = {"a", "cas", "late"};
+  c10d_bytes got[3];
+  CHECK_CODE(C10D_TIMED_OUT, c10d_store_wait(store, names, 3, 5 * 1000 * 1000));
+  CHECK_ERROR("late");
+  CHECK_OK(c10d_store_multi_get(store, names, 2, C10D_DEFAULT_TIMEOUT, got));
+  expect(&got[0], "x\0y", 3);
+  expect(&got[1], "1", 1);
+  CHECK_OK(c10d_store_check(store, names, 3, C10D_DEFAULT_TIMEOUT, &flag));
+  CHECK(flag == 0);
+  CHECK_OK(c10d_store_delete_key(store, "a", C10D_DEFAULT_TIMEOUT, &flag));
+  CHECK(flag == 1);
+
+  char key[1026];
+  memset(key, 'k', sizeof(key) - 1);
+  key[sizeof(key) - 1] = '\0';
+  CHECK_CODE(C10D_STORE_LIMIT, c10d_store_set(store, key, "", 0, C10D_DEFAULT_TIMEOUT));
+  char* const large = calloc(1, ((size_t)8 << 20) + 1);
+  CHECK(large != NULL);
+  CHECK_CODE(C10D_STORE_LIMIT,
+             c10d_store_set(store, "a", large, ((size_t)8 << 20) + 1, C10D_DEFAULT_TIMEOUT));
+  free(large);
+  CHECK_CODE(C10D_STORE_ERROR, c10d_store_add(store, "cas2", INT64_MAX, 0, &sum) == C10D_OK
+                                   ? c10d_store_add(store, "cas2", 1, 0, &sum)
+                                   : C10D_INTERNAL);
+  CHECK_ERROR("overflows");
+  CHECK_CODE(C10D_UNSUPPORTED, c10d_store_push(store, "q", "", 0, C10D_DEFAULT_TIMEOUT));
+  CHECK_ERROR("push");
+  user.broken = "out of paper";
+  CHECK_CODE(C10D_STORE_LOST, c10d_store_get(store, "cas", C10D_DEFAULT_TIMEOUT, &value));
+  CHECK_ERROR("out of paper");
+  CHECK(user.freed == 0);
+  c10d_store_free(store);
+  CHECK(user.freed == 1);
+  c10d_store_free(user.store);
+  CHECK_CODE(C10D_INVALID_ARGUMENT, c10d_store_answer_give(NULL, "", 0));
+}
+
+// A group of all ranks that meets in a custom store.
+static void test_group_over_a_custom_store(const c10d_group* group) {
+  if (strcmp(c10d_group_backend(group), "mpi") == 0) return;  // its ranks meet in MPI
+  under user = {NULL, NULL, 0};
+  c10d_init_options options = C10D_INIT_OPTIONS_INIT;
+  c10d_store* store = NULL;
+  c10d_group* other = NULL;
+  int32_t sum = 1;
+  CHECK_OK(c10d_group_store(group, &user.store));
+  custom_store_over(&user, &store);
+  options.store = store;
+  options.backend = c10d_group_backend(group);
+  options.name = "custom";
+  options.rank = c10d_group_rank(group);
+  options.size = c10d_group_size(group);
+  CHECK_OK(c10d_init_process_group(&options, &other));
+  c10d_store_free(store);
+  CHECK_OK(c10d_all_reduce(other, &sum, &sum, 1, C10D_I32, C10D_SUM, NULL, NULL));
+  CHECK(sum == options.size);
+  CHECK_OK(c10d_group_shutdown(other, C10D_DEFAULT_TIMEOUT));
+  c10d_group_free(other);
+  CHECK_OK(c10d_barrier(group, NULL, NULL));
+  c10d_store_free(user.store);
+}
+
 // A group that meets in a store of the test: alone, for its ranks would be threads.
 static void test_group_over_a_store(void) {
   c10d_init_options options = C10D_INIT_OPTIONS_INIT;
@@ -156,7 +313,9 @@ static void test_group_over_a_store(void) {
 // All ranks see the keys of the group's store.
 void test_stores(const c10d_group* group) {
   test_kinds_of_stores();
+  test_custom_store();
   test_group_over_a_store();
+  test_group_over_a_custom_store(group);
   const int32_t n = c10d_group_size(group);
   c10d_store* store = NULL;
   int64_t sum = 0;

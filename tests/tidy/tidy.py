@@ -89,7 +89,9 @@ BELOW = [
     (r"nanobind/", r"python/src/"),
     (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
     # The library's own locks are those that the compiler checks; its clients cannot see them.
-    (r"(mutex|condition_variable)$", r"(src/base/mutex\.h|(src/parallel|bench|examples|tests)/)"),
+    (r"(mutex|condition_variable)$",
+     r"(src/base/mutex\.h|(src/parallel|python/torch|bench|examples|tests)/)"),
+    (r"(torch|ATen|c10|pybind11)/", r"(python/torch/src|tests/torch)/"),
 ]
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
 BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")

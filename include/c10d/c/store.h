@@ -52,6 +52,44 @@ C10D_C_API c10d_code c10d_tcp_store(const c10d_tcp_store_options* options, c10d_
 // Port of the server of a TCP store; 0 of any other store.
 C10D_C_API uint16_t c10d_store_port(const c10d_store* store);
 
+// What a function of a custom store gives: c10d_store_answer_give().
+typedef struct c10d_store_answer c10d_store_answer;
+// The functions that a custom store is made of, and an argument for them. Each returns C10D_OK, or
+// a code up to C10D_TIMED_OUT after it has given a message. Any thread may call them, several at
+// once; they should answer within a second or so, and never wait for a key. Keys are C strings.
+typedef struct c10d_custom_store_functions {
+  size_t struct_size;  // bytes of this struct: C10D_CUSTOM_STORE_FUNCTIONS_INIT
+  void* user;          // the first argument of every function
+  // Sets the value of a key, whether or not it exists.
+  c10d_code (*set)(void* user, const char* key, const void* value, size_t size,
+                   c10d_store_answer* answer);
+  // Gives the value; gives nothing when the key does not exist.
+  c10d_code (*try_get)(void* user, const char* key, c10d_store_answer* answer);
+  // As c10d_store_add(). Nothing but this function, try_get and delete_key gets keys of numbers.
+  c10d_code (*add)(void* user, const char* key, int64_t amount, int64_t* sum,
+                   c10d_store_answer* answer);
+  // As c10d_store_compare_set(): gives the value that is stored now, or nothing.
+  c10d_code (*compare_set)(void* user, const char* key, const void* expected, size_t expected_size,
+                           const void* desired, size_t desired_size, c10d_store_answer* answer);
+  // Removes a key. `existed` becomes 1 or 0.
+  c10d_code (*delete_key)(void* user, const char* key, int32_t* existed, c10d_store_answer* answer);
+  void (*free)(void* user);  // called once, when the store ends; NULL: nothing
+  int64_t timeout_ns;        // of calls that give none; 0: 300 s
+} c10d_custom_store_functions;
+// No functions yet: all but `free` must be set.
+#define C10D_CUSTOM_STORE_FUNCTIONS_INIT \
+  { sizeof(c10d_custom_store_functions), NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
+// A store that asks functions of the caller: an adapter to a store of another library, from which
+// groups can be made. A wait asks for its keys again and again, every 20 ms at most, and
+// c10d_store_multi_get() reads one key after the other. c10d_store_append(), multi_set, num_keys,
+// push, pop and barrier are C10D_UNSUPPORTED. When it fails, `free` is not called.
+C10D_C_API c10d_code c10d_custom_store(const c10d_custom_store_functions* functions,
+                                       c10d_store** store);
+// Gives the value that a function of a custom store was asked for, or the message of its failure.
+// Copies it. The last one counts.
+C10D_C_API c10d_code c10d_store_answer_give(c10d_store_answer* answer, const void* data,
+                                            size_t size);
+
 // Gives the handle up. The store ends with the last handle, group or prefix store that uses it.
 // NULL is allowed.
 C10D_C_API void c10d_store_free(c10d_store* store);

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# C10D_TORCH_PYTHON is the Python whose PyTorch the adapter is built for, by default that of
+# C10D_PYTHON, or C10D_NO_TORCH says why there is none.
+set(C10D_NO_TORCH)
+if(NOT C10D_WITH_TORCH)
+  set(C10D_NO_TORCH "C10D_WITH_TORCH is OFF")
+elseif(C10D_LIBRARY_TYPE STREQUAL "STATIC")
+  set(C10D_NO_TORCH "BUILD_SHARED_LIBS is OFF")
+elseif(C10D_SANITIZE)
+  set(C10D_NO_TORCH "Python does not load a library with sanitizers")
+else()
+  if(NOT C10D_TORCH_PYTHON)
+    set(C10D_TORCH_PYTHON ${C10D_PYTHON})
+  endif()
+  if(NOT C10D_TORCH_PYTHON)
+    set(C10D_NO_TORCH "${C10D_NO_PYTHON}")
+  else()
+    # Without an import of PyTorch, which takes seconds.
+    execute_process(
+      COMMAND ${C10D_TORCH_PYTHON} -c "import importlib.util, sysconfig
+print(importlib.util.find_spec('torch').submodule_search_locations[0],
+      sysconfig.get_path('include'), sysconfig.get_config_var('EXT_SUFFIX'), sep=';', end='')"
+      OUTPUT_VARIABLE found RESULT_VARIABLE status ERROR_QUIET)
+    if(status EQUAL 0)
+      list(GET found 0 C10D_TORCH)
+      list(GET found 1 C10D_TORCH_PYTHON_INCLUDE)
+      list(GET found 2 C10D_TORCH_SUFFIX)
+    endif()
+    set(header ${C10D_TORCH}/include/torch/csrc/distributed/c10d/ProcessGroup.hpp)
+    if(NOT status EQUAL 0)
+      set(C10D_NO_TORCH "PyTorch is not installed for ${C10D_TORCH_PYTHON} (python3-torch)")
+    elseif(NOT EXISTS ${header} OR NOT EXISTS ${C10D_TORCH}/lib/libtorch_python.so)
+      set(C10D_NO_TORCH "${C10D_TORCH} has no headers of torch.distributed (libtorch-dev)")
+    elseif(NOT EXISTS ${C10D_TORCH}/include/pybind11 AND NOT EXISTS /usr/include/pybind11)
+      set(C10D_NO_TORCH "the headers of pybind11 are not installed (pybind11-dev)")
+    elseif(NOT EXISTS ${C10D_TORCH_PYTHON_INCLUDE}/Python.h)
+      set(C10D_NO_TORCH "${C10D_TORCH_PYTHON} has no headers (python3-dev)")
+    endif()
+  endif()
+endif()
+if(C10D_NO_TORCH)
+  message(STATUS "c10d: PyTorch backend: ${C10D_NO_TORCH}")
+else()
+  message(STATUS "c10d: PyTorch backend: for ${C10D_TORCH}")
+endif()

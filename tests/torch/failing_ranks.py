@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What each rank of failures_test.py runs: failing_ranks.py CASE FOLDER."""
+import datetime
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import c10d_torch
+
+CASE, FOLDER = sys.argv[1], Path(sys.argv[2])
+
+
+def killed():
+    """A rank is killed under DDP; the others say when they raise and what."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+    when = FOLDER / "when"
+    try:
+        for step in range(1000):
+            if rank == 1 and step == 5:
+                when.write_text(repr(time.time()))
+                os.kill(os.getpid(), signal.SIGKILL)
+            model(torch.ones(4, 8)).sum().backward()
+    except RuntimeError as error:
+        took = time.time() - float(when.read_text())
+        print(f"raised after {took:.3f} s: {error}", flush=True)
+        sys.exit(0)
+
+
+class Touching(torch.utils.data.Dataset):
+    """A data set whose items use the group."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        return x
+
+
+def forked():
+    try:
+        list(torch.utils.data.DataLoader(Touching(), num_workers=1))
+    except Exception as error:
+        print(f"worker: {error}", flush=True)
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    print(f"parent: {x.tolist()}", flush=True)
+
+
+def pending():
+    """The interpreter ends while ops, and what hangs on them, are pending."""
+    if rank == 0:
+        global kept
+        kept = [dist.all_reduce(torch.ones(1000), async_op=True) for _ in range(3)]
+        kept.append(kept[-1].get_future().then(lambda done: done.wait()))
+        dist.irecv(torch.ones(3), 1, tag=7)
+    print("end", flush=True)
+
+
+def aborted():
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    if rank == 0:
+        dist.barrier()
+        backend.abort()
+    try:
+        while True:
+            dist.barrier()
+    except c10d_torch.Error as error:
+        print(f"aborted: {error.code} {error}", flush=True)
+
+
+def shrunk():
+    """A rank dies; the others go on in a smaller group."""
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        while True:
+            dist.barrier()
+    except c10d_torch.Error as error:
+        print(f"lost {error.rank}", flush=True)
+    dist.shrink_group([1])
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    print(f"left: {dist.get_world_size()} ranks, {x.tolist()}", flush=True)
+
+
+def dtypes():
+    try:
+        dist.all_reduce(torch.ones(4, dtype=torch.float32 if rank else torch.float64))
+    except c10d_torch.Error as error:
+        print(f"{error.code}: {error}", flush=True)
+
+
+dist.init_process_group("c10d", timeout=datetime.timedelta(seconds=60))
+rank = dist.get_rank()
+globals()[CASE]()
