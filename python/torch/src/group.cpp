@@ -59,7 +59,11 @@ View outputs(Op& op, const Tensors& tensors, Use use = Use::moved) {
   return view_of(op.buffers.back(), use);
 }
 
-void check_same_type(const at::Tensor& output, const at::Tensor& input) {
+// The two tensors of an op; `to` and `from` say which they are.
+void check_sides(const at::Tensor& output, const at::Tensor& input, const char* to,
+                 const char* from) {
+  check_tensor(output, to);
+  check_tensor(input, from);
   if (output.scalar_type() != input.scalar_type())
     throw Invalid(std::string("the output is of ") + c10::toString(output.scalar_type()) +
                   ", the input of " + c10::toString(input.scalar_type()) +
@@ -70,6 +74,41 @@ void check_elements(const char* what, std::int64_t elements, std::int64_t needed
   if (elements != needed)
     throw Invalid(std::string(what) + " has " + std::to_string(elements) + " elements, and " +
                   std::to_string(needed) + " are needed");
+}
+
+struct Sides {
+  View to, from;
+};
+
+// Of an all_gather into one tensor.
+Sides gathered(Op& op, const at::Tensor& to, const at::Tensor& from, int ranks) {
+  check_sides(to, from, "the output of all_gather", "the input of all_gather");
+  check_elements("the output of all_gather", to.numel(), from.numel() * ranks);
+  op.results.push_back(to);
+  return {output(op, to), input(op, from)};
+}
+
+// Of a reduce_scatter of one tensor.
+Sides reduced_and_scattered(Op& op, const at::Tensor& to, const at::Tensor& from, int ranks) {
+  check_sides(to, from, "the output of reduce_scatter", "the input of reduce_scatter");
+  check_elements("the input of reduce_scatter", from.numel(), to.numel() * ranks);
+  op.results.push_back(to);
+  return {output(op, to, Use::reduced), input(op, from, Use::reduced)};
+}
+
+// The list that the root of a gather or scatter gives, of one tensor like `like` for each rank;
+// null on the other ranks. It has the `side` of the op: outputs or inputs.
+const Tensors* list_of_root(std::vector<Tensors>& lists, const at::Tensor& like, int ranks,
+                            bool is_root, const std::string& op, const std::string& side) {
+  if (!is_root) {
+    if (!lists.empty()) throw Invalid(op + ": only the root has " + side + "s");
+    return nullptr;
+  }
+  const Tensors& list = only(lists, op.c_str());
+  check_list(list, static_cast<std::size_t>(ranks), like, op.c_str());
+  const std::string what = "an " + side + " of " + op;
+  for (const at::Tensor& one : list) check_elements(what.c_str(), one.numel(), like.numel());
+  return &list;
 }
 
 void scale(std::vector<std::size_t>& counts, std::size_t each) {
@@ -324,12 +363,9 @@ WorkPtr Group::allgather(std::vector<Tensors>& lists, Tensors& tensors,
 
 WorkPtr Group::_allgather_base(at::Tensor& to_tensor, at::Tensor& from_tensor,
                                const ::c10d::AllgatherOptions& opts) {
-  check_tensor(to_tensor, "the output of all_gather");
-  check_tensor(from_tensor, "the input of all_gather");
-  check_same_type(to_tensor, from_tensor);
-  check_elements("the output of all_gather", to_tensor.numel(), from_tensor.numel() * size_);
-  auto op = op_with({to_tensor});
-  const View from = input(*op, from_tensor), to = output(*op, to_tensor);
+  auto op = op_with({});
+  const Sides sides = gathered(*op, to_tensor, from_tensor, size_);
+  const View to = sides.to, from = sides.from;
   return submit(OpType::_ALLGATHER_BASE, op, opts.timeout, [&](auto& options, auto* work) {
     return c10d_all_gather(group_, to.data, from.data, from.count, from.dtype, &options, work);
   });
@@ -363,15 +399,9 @@ WorkPtr Group::gather(std::vector<Tensors>& lists, Tensors& tensors,
   const at::Tensor& tensor = only(tensors, "gather");
   auto op = op_with(lists.empty() ? Tensors() : lists[0]);
   View to;
-  if (opts.rootRank == rank_) {
-    const Tensors& list = only(lists, "gather");
-    check_list(list, static_cast<std::size_t>(size_), tensor, "gather");
-    for (const at::Tensor& one : list)
-      check_elements("an output of gather", one.numel(), tensor.numel());
-    to = outputs(*op, list);
-  } else if (!lists.empty()) {
-    throw Invalid("gather: only the root has outputs");
-  }
+  if (const Tensors* const list =
+          list_of_root(lists, tensor, size_, opts.rootRank == rank_, "gather", "output"))
+    to = outputs(*op, *list);
   const View from = input(*op, tensor);
   return submit(OpType::GATHER, op, opts.timeout, [&](auto& options, auto* work) {
     return c10d_gather(group_, to.data, from.data, from.count, from.dtype,
@@ -384,15 +414,9 @@ WorkPtr Group::scatter(Tensors& tensors, std::vector<Tensors>& lists,
   const at::Tensor& tensor = only(tensors, "scatter");
   auto op = op_with(tensors);
   View from;
-  if (opts.rootRank == rank_) {
-    const Tensors& list = only(lists, "scatter");
-    check_list(list, static_cast<std::size_t>(size_), tensor, "scatter");
-    for (const at::Tensor& one : list)
-      check_elements("an input of scatter", one.numel(), tensor.numel());
-    from = inputs(*op, list);
-  } else if (!lists.empty()) {
-    throw Invalid("scatter: only the root has inputs");
-  }
+  if (const Tensors* const list =
+          list_of_root(lists, tensor, size_, opts.rootRank == rank_, "scatter", "input"))
+    from = inputs(*op, *list);
   const View to = output(*op, tensor);
   return submit(OpType::SCATTER, op, opts.timeout, [&](auto& options, auto* work) {
     return c10d_scatter(group_, to.data, from.data, to.count, to.dtype,
@@ -421,13 +445,9 @@ WorkPtr Group::reduce_scatter(Tensors& tensors, std::vector<Tensors>& lists,
 
 WorkPtr Group::_reduce_scatter_base(at::Tensor& to_tensor, at::Tensor& from_tensor,
                                     const ::c10d::ReduceScatterOptions& opts) {
-  check_tensor(to_tensor, "the output of reduce_scatter");
-  check_tensor(from_tensor, "the input of reduce_scatter");
-  check_same_type(to_tensor, from_tensor);
-  check_elements("the input of reduce_scatter", from_tensor.numel(), to_tensor.numel() * size_);
-  auto op = op_with({to_tensor});
-  const View from = input(*op, from_tensor, Use::reduced);
-  const View to = output(*op, to_tensor, Use::reduced);
+  auto op = op_with({});
+  const Sides sides = reduced_and_scattered(*op, to_tensor, from_tensor, size_);
+  const View to = sides.to, from = sides.from;
   return submit(OpType::_REDUCE_SCATTER_BASE, op, opts.timeout, [&](auto& options, auto* work) {
     return c10d_reduce_scatter(group_, to.data, from.data, to.count, to.dtype,
                                reduction(opts.reduceOp, options), &options, work);
@@ -438,9 +458,7 @@ WorkPtr Group::alltoall_base(at::Tensor& to_tensor, at::Tensor& from_tensor,
                              std::vector<std::int64_t>& to_splits,
                              std::vector<std::int64_t>& from_splits,
                              const ::c10d::AllToAllOptions& opts) {
-  check_tensor(to_tensor, "the output of all_to_all");
-  check_tensor(from_tensor, "the input of all_to_all");
-  check_same_type(to_tensor, from_tensor);
+  check_sides(to_tensor, from_tensor, "the output of all_to_all", "the input of all_to_all");
   auto op = op_with({to_tensor});
   const View from = input(*op, from_tensor), to = output(*op, to_tensor);
   // Splits are rows: elements of the first dimension.
@@ -550,20 +568,22 @@ WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
 }
 
 #if TORCH_VERSION_MAJOR >= 2
+namespace {
+
+void check_as_many(const char* op, const Tensors& outputs, const Tensors& inputs) {
+  if (outputs.size() != inputs.size())
+    throw Invalid(std::string(op) + ": " + std::to_string(outputs.size()) + " outputs for " +
+                  std::to_string(inputs.size()) + " inputs");
+}
+
+}  // namespace
+
 WorkPtr Group::allgather_into_tensor_coalesced(Tensors& to_list, Tensors& from_list,
                                                const ::c10d::AllgatherOptions&) {
-  if (to_list.size() != from_list.size())
-    throw Invalid("all_gather_into_tensor_coalesced: " + std::to_string(to_list.size()) +
-                  " outputs for " + std::to_string(from_list.size()) + " inputs");
+  check_as_many("all_gather_into_tensor_coalesced", to_list, from_list);
   return coalesced(OpType::ALLGATHER_INTO_TENSOR_COALESCED, to_list.size(),
                    [&](auto i, Op& op, auto& options) {
-                     check_tensor(to_list[i], "all_gather");
-                     check_tensor(from_list[i], "all_gather");
-                     check_same_type(to_list[i], from_list[i]);
-                     check_elements("the output of all_gather", to_list[i].numel(),
-                                    from_list[i].numel() * size_);
-                     op.results.push_back(to_list[i]);
-                     const View from = input(op, from_list[i]), to = output(op, to_list[i]);
+                     const auto [to, from] = gathered(op, to_list[i], from_list[i], size_);
                      return c10d_all_gather(group_, to.data, from.data, from.count, from.dtype,
                                             &options, nullptr);
                    });
@@ -571,19 +591,10 @@ WorkPtr Group::allgather_into_tensor_coalesced(Tensors& to_list, Tensors& from_l
 
 WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& to_list, Tensors& from_list,
                                                const ::c10d::ReduceScatterOptions& opts) {
-  if (to_list.size() != from_list.size())
-    throw Invalid("reduce_scatter_tensor_coalesced: " + std::to_string(to_list.size()) +
-                  " outputs for " + std::to_string(from_list.size()) + " inputs");
+  check_as_many("reduce_scatter_tensor_coalesced", to_list, from_list);
   return coalesced(
       OpType::REDUCE_SCATTER_TENSOR_COALESCED, to_list.size(), [&](auto i, Op& op, auto& options) {
-        check_tensor(to_list[i], "reduce_scatter");
-        check_tensor(from_list[i], "reduce_scatter");
-        check_same_type(to_list[i], from_list[i]);
-        check_elements("the input of reduce_scatter", from_list[i].numel(),
-                       to_list[i].numel() * size_);
-        op.results.push_back(to_list[i]);
-        const View from = input(op, from_list[i], Use::reduced);
-        const View to = output(op, to_list[i], Use::reduced);
+        const auto [to, from] = reduced_and_scattered(op, to_list[i], from_list[i], size_);
         return c10d_reduce_scatter(group_, to.data, from.data, to.count, to.dtype,
                                    reduction(opts.reduceOp, options), &options, nullptr);
       });

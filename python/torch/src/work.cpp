@@ -101,18 +101,8 @@ bool Work::wait(Milliseconds timeout) {
   if (!op_->wait(timeout <= ::kNoTimeout ? C10D_DEFAULT_TIMEOUT : patience.count())) {
     const std::string message =
         "Timed out waiting " + std::to_string(timeout.count()) + "ms for an op, which runs on";
-    c10d_failure failure{};
-    failure = {sizeof(failure),
-               C10D_TIMED_OUT,
-               C10D_REASON_TIMEOUT,
-               message.c_str(),
-               -1,
-               0,
-               "",
-               "",
-               "",
-               0};
-    throw Error(failure);
+    throw Error(c10d_failure{sizeof(c10d_failure), C10D_TIMED_OUT, C10D_REASON_TIMEOUT,
+                             message.c_str(), -1, 0, "", "", "", 0});
   }
   if (const auto error = op_->error()) std::rethrow_exception(error);
   return true;
