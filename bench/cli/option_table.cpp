@@ -80,9 +80,10 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
       {"--memory", "plain|heap", kRare, kState,
        "plain, or heap: registered with the first backend that can; on a GPU, each with its own",
        &raw.memory},
-      {"--sync", "loop|window|barrier", kRare, kState,
+      {"--sync", "loop|window|barrier|own", kRare, kState,
        "loop: ops follow each other, as in a program; window: each op alone, at an agreed start "
-       "time; barrier: each op alone, after a sleep",
+       "time; barrier: each op alone, after a sleep; own: each op after a barrier of its backend, "
+       "as OSU and IMB measure",
        &raw.sync},
       {"--start-skew", "TIME", kRare, kState, "ranks start late by up to this, at random: 50us",
        &raw.start_skew},

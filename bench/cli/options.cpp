@@ -226,25 +226,12 @@ void add_measuring(CLI::App& app, Options& options, RawOptions& raw) {
           [](const Options& o) { return run_overlap(o.argv); });
 }
 
-// Commands of this one process.
-void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
-  const auto command = [&](const char* name, const char* help, const char* example, Run run) {
-    return add_command(app, options, name, help, example, run);
-  };
-  CLI::App* ceiling = command("ceiling", "what memory and loopback can do here", "ceiling",
-                              [](const Options& o) { return print_ceilings(o.as_json); });
-  ceiling->add_flag("--json", options.as_json, "JSON lines");
-  CLI::App* store =
-      command("store", "operations per second of the store", "store --time 1s",
-              [](const Options& o) { return run_store_bench(o.store_seconds, o.as_json); });
-  store->add_flag("--json", options.as_json, "JSON lines");
-  store->add_option("--time", raw.time, "time for one line of the table")
-      ->type_name("TIME")
-      ->capture_default_str();
-  CLI::App* doctor =
-      command("doctor", "what this machine offers to a benchmark", "doctor", [](const Options& o) {
-        return o.is_cross_check ? run_cross_check(o.cross_check) : print_doctor(o.as_json);
-      });
+void add_doctor(CLI::App& app, Options& options, RawOptions& raw) {
+  CLI::App* doctor = add_command(app, options, "doctor", "what this machine offers to a benchmark",
+                                 "doctor", [](const Options& o) {
+                                   return o.is_cross_check ? run_cross_check(o.cross_check)
+                                                           : print_doctor(o.as_json);
+                                 });
   CLI::Option* check =
       doctor->add_flag("--cross-check", options.is_cross_check,
                        "hold run's all_reduce against plain loops around the same libraries");
@@ -263,12 +250,40 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
       ->delimiter(',')
       ->capture_default_str();
   doctor
+      ->add_option("--mpi", options.cross_check.mpis,
+                   "of the cross-check: more MPIs: openmpi, mpich, or a path as behind mpi@")
+      ->type_name("WHICH,..")
+      ->delimiter(',');
+  doctor
+      ->add_option("--sync", raw.sync,
+                   "of the cross-check: loop, or own: each op after a barrier of its library")
+      ->type_name("loop|own")
+      ->check(CLI::IsMember({"loop", "own"}));
+  doctor
       ->add_option("--device", raw.device,
                    "of the cross-check: cuda: nccl, against PyTorch's loop torch:nccl")
       ->type_name("cpu|cuda")
       ->capture_default_str();
-  for (const char* of : {"--launches", "--time", "--python", "--device"})
+  for (const char* of : {"--launches", "--time", "--python", "--mpi", "--sync", "--device"})
     doctor->get_option(of)->needs(check);
+}
+
+// Commands of this one process.
+void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
+  const auto command = [&](const char* name, const char* help, const char* example, Run run) {
+    return add_command(app, options, name, help, example, run);
+  };
+  CLI::App* ceiling = command("ceiling", "what memory and loopback can do here", "ceiling",
+                              [](const Options& o) { return print_ceilings(o.as_json); });
+  ceiling->add_flag("--json", options.as_json, "JSON lines");
+  CLI::App* store =
+      command("store", "operations per second of the store", "store --time 1s",
+              [](const Options& o) { return run_store_bench(o.store_seconds, o.as_json); });
+  store->add_flag("--json", options.as_json, "JSON lines");
+  store->add_option("--time", raw.time, "time for one line of the table")
+      ->type_name("TIME")
+      ->capture_default_str();
+  add_doctor(app, options, raw);
   CLI::App* list = command("list", "names that options take", "list ops",
                            [](const Options& o) { return print_list(o.list_topic, o.as_json); });
   list->add_option("topic", options.list_topic,
@@ -355,6 +370,7 @@ Parsed parse_options(int argc, const char* const* argv) {
       options.diff.fail_above =
           fraction_of("--fail-above", raw.fail_above, "a fraction; write 10%");
     options.cross_check.cuda = is_cuda(raw);
+    options.cross_check.sync = raw.sync == "own" ? Sync::own : Sync::loop;
     options.store_seconds = options.cross_check.seconds = seconds_of("--time", raw.time);
   } catch (const CLI::CallForHelp& help) {
     hide_rare_options(app);

@@ -170,9 +170,15 @@ void read_measurement(const RawOptions& raw, Measurement& measurement) {
   if (measurement.start_skew < 0 || measurement.start_skew > 1)
     throw InvalidArgument(
         fmt::format("--start-skew {}: from 0 to 1 s, in every iteration", raw.start_skew));
-  measurement.sync =
-      one_of<Sync>("--sync", raw.sync,
-                   {{"loop", Sync::loop}, {"window", Sync::window}, {"barrier", Sync::barrier}});
+  measurement.sync = one_of<Sync>("--sync", raw.sync,
+                                  {{"loop", Sync::loop},
+                                   {"window", Sync::window},
+                                   {"barrier", Sync::barrier},
+                                   {"own", Sync::own}});
+  if (measurement.sync == Sync::own && measurement.start_skew > 0)
+    throw InvalidArgument(
+        "--start-skew: with --sync own a barrier comes before each op, and ends "
+        "it; leave one of them out");
   measurement.check = one_of<Check>("--check", raw.check,
                                     {{"first", Check::first},
                                      {"all", Check::all},
@@ -226,6 +232,7 @@ void read_output(const RawOptions& raw, OutputOptions& output) {
 void refuse_on_gpus(const RunOptions& options) {
   for (const auto& [is_given, option] :
        {std::pair(!options.backends.algo.empty(), "--algo"),
+        std::pair(options.measurement.sync == Sync::own, "--sync own"),
         std::pair(options.cases.sweep.concurrent > 1, "--concurrent")})
     if (is_given)
       throw InvalidArgument(fmt::format("{}: not with --device cuda; leave it out", option));

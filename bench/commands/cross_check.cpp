@@ -59,11 +59,18 @@ struct Loop {
 
 bool is_of_pytorch(const Loop& loop) { return loop.what == "PyTorch" || loop.what == "torch:nccl"; }
 
+// c10d-bench itself, with one MPI.
+struct Bench {
+  LaunchOptions start;
+  std::string which;  // of its MPI's columns: "@" and what stands behind it, or empty
+};
+
 struct CrossCheck {
   int ranks = kRanks;
   bool cuda = false;
+  bool behind_barriers = false;
   std::vector<Loop> loops;
-  LaunchOptions bench;
+  std::vector<Bench> benches;
   std::map<std::string, Times> columns;  // of c10d-bench
 };
 
@@ -74,8 +81,30 @@ bool is_on_path(const std::string& program) {
   return false;
 }
 
-// The benchmarks of others, built for the MPI of this mpirun. What they print is a mean.
-void add_benchmarks_of_mpi(CrossCheck& check, const Mpi& mpi) {
+// An MPI, and what its column has behind "raw:mpi".
+struct NamedMpi {
+  Mpi mpi;
+  std::string which;
+};
+
+// For an MPI that was given by its path beside the mpirun of one of its ABI, else on PATH; empty:
+// it is not there.
+std::string find_program(const Mpi& mpi, const std::vector<NamedMpi>& all,
+                         const std::string& name) {
+  if (mpi.library.empty()) return is_on_path(name) ? name : "";
+  for (const NamedMpi& other : all) {
+    const fs::path beside = fs::path(other.mpi.mpirun).parent_path() / name;
+    if (!other.mpi.library.empty() && other.mpi.flavour == mpi.flavour &&
+        access(beside.c_str(), X_OK) == 0)
+      return beside;
+  }
+  return "";
+}
+
+// The benchmarks of others, built for this MPI or one of its ABI. What they print is a mean.
+void add_benchmarks_of_mpi(CrossCheck& check, const NamedMpi& named,
+                           const std::vector<NamedMpi>& all) {
+  const Mpi& mpi = named.mpi;
   struct Benchmark {
     const char* what;
     std::vector<std::string> command;
@@ -85,10 +114,11 @@ void add_benchmarks_of_mpi(CrossCheck& check, const Mpi& mpi) {
       {"OSU", {"osu_allreduce", "-m", fmt::format("{}:{}", kSizes[0], kSizes[3])}, 1},
       {"IMB", {"IMB-MPI1", "Allreduce", "-npmin", std::to_string(kRanks), "-msglog", "3:24"}, 3}};
   for (const Benchmark& benchmark : benchmarks) {
-    if (!is_on_path(benchmark.command.front())) continue;
+    const std::string program = find_program(mpi, all, benchmark.command.front());
+    if (program.empty()) continue;
     Loop loop;
     loop.what = benchmark.what;
-    loop.column = "raw:mpi";
+    loop.column = "raw:mpi" + named.which;
     loop.bounds = kSame;
     loop.column_of_table = benchmark.column;
     if (mpi.flavour.empty()) {
@@ -96,7 +126,8 @@ void add_benchmarks_of_mpi(CrossCheck& check, const Mpi& mpi) {
       loop.problem = "there is no mpirun on PATH";
     }
     loop.start.command = mpirun_command(mpi, kRanks);
-    loop.start.command.insert(loop.start.command.end(), benchmark.command.begin(),
+    loop.start.command.push_back(program);
+    loop.start.command.insert(loop.start.command.end(), benchmark.command.begin() + 1,
                               benchmark.command.end());
     check.loops.push_back(std::move(loop));
   }
@@ -104,7 +135,7 @@ void add_benchmarks_of_mpi(CrossCheck& check, const Mpi& mpi) {
 
 // `command` is a program that takes seconds and sizes, and behind them `more`.
 void add_loop(CrossCheck& check, const CrossCheckOptions& options, const char* what,
-              const char* column, Bounds bounds, int ranks, std::vector<std::string> command,
+              const std::string& column, Bounds bounds, int ranks, std::vector<std::string> command,
               const std::vector<std::string>& more = {}) {
   Loop loop;
   loop.what = what;
@@ -114,6 +145,7 @@ void add_loop(CrossCheck& check, const CrossCheckOptions& options, const char* w
     loop.absent = true;
     loop.problem = fmt::format("{} was not built", program.filename().string());
   }
+  if (check.behind_barriers) command.emplace_back("--barrier");
   command.push_back(fmt::format("{}", options.seconds));
   for (const std::uint64_t size : kSizes) command.push_back(std::to_string(size));
   command.insert(command.end(), more.begin(), more.end());
@@ -122,23 +154,26 @@ void add_loop(CrossCheck& check, const CrossCheckOptions& options, const char* w
   check.loops.push_back(std::move(loop));
 }
 
-void add_loops(CrossCheck& check, const CrossCheckOptions& options, const fs::path& here,
-               const Mpi& mpi) {
+void add_loops_of_mpi(CrossCheck& check, const CrossCheckOptions& options, const fs::path& here,
+                      const NamedMpi& named, const std::vector<NamedMpi>& all) {
+  std::vector<std::string> under_mpi = mpirun_command(named.mpi, kRanks);
+  under_mpi.push_back(here / ("plain_mpi_" + named.mpi.flavour));
+  add_loop(check, options, "plain loop", "raw:mpi" + named.which, kSame, 1, std::move(under_mpi));
+  add_benchmarks_of_mpi(check, named, all);
+}
+
+void add_loops(CrossCheck& check, const CrossCheckOptions& options, const fs::path& here) {
   add_loop(check, options, "plain loop", "native", kSame, kRanks, {here / "plain_native"});
   add_loop(check, options, "plain loop", "raw:gloo", kSame, 1, {here / "plain_gloo"});
   for (const std::string& python : options.pythons)
     add_loop(check, options, "PyTorch", "raw:gloo", kTwice, kRanks,
              {python, here / "torch_loop.py"});
-  std::vector<std::string> under_mpi = mpirun_command(mpi, kRanks);
-  under_mpi.push_back(here / ("plain_mpi_" + mpi.flavour));
-  add_loop(check, options, "plain loop", "raw:mpi", kSame, 1, std::move(under_mpi));
-  add_benchmarks_of_mpi(check, mpi);
 }
 
 void add_bench(CrossCheck& check, const CrossCheckOptions& options, const Mpi& mpi,
-               const std::vector<std::string>& what) {
-  check.bench = start_self(mpi, check.ranks);
-  std::vector<std::string>& command = check.bench.command;
+               const std::string& which, const std::vector<std::string>& what) {
+  check.benches.push_back({start_self(mpi, check.ranks), which});
+  std::vector<std::string>& command = check.benches.back().start.command;
   command.push_back("run");
   command.insert(command.end(), what.begin(), what.end());
   command.insert(command.end(), {"all_reduce", "-s", fmt::format("{}", fmt::join(kSizes, ",")),
@@ -150,11 +185,19 @@ CrossCheck make(const CrossCheckOptions& options) {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   CrossCheck check;
   check.cuda = options.cuda;
+  check.behind_barriers = options.sync == Sync::own;
+  const std::string sync = to_string(options.sync);
   if (!check.cuda) {
-    const Mpi mpi = find_mpi("");
-    add_loops(check, options, here, mpi);
-    add_bench(check, options, mpi,
-              {"-B", mpi.flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi"});
+    std::vector<NamedMpi> mpis = {{find_mpi(""), ""}};
+    for (const std::string& which : options.mpis) mpis.push_back({find_mpi(which), "@" + which});
+    add_loops(check, options, here);
+    for (const NamedMpi& named : mpis) {
+      add_loops_of_mpi(check, options, here, named, mpis);
+      const char* columns = "raw:mpi";
+      if (named.which.empty())
+        columns = named.mpi.flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi";
+      add_bench(check, options, named.mpi, named.which, {"--sync", sync, "-B", columns});
+    }
     return check;
   }
   require_a_gpu();
@@ -162,7 +205,7 @@ CrossCheck make(const CrossCheckOptions& options) {
   for (const std::string& python : options.pythons)
     add_loop(check, options, "torch:nccl", "nccl", kAtMostTwice, check.ranks,
              {python, here / "torch_loop.py"}, {"--device", "cuda"});
-  add_bench(check, options, {}, {"--device", "cuda", "--cache", "hot", "-B", "nccl"});
+  add_bench(check, options, {}, "", {"--device", "cuda", "--cache", "hot", "-B", "nccl"});
   return check;
 }
 
@@ -210,12 +253,13 @@ int run_loop(Loop& loop) {
   return ended.signal;
 }
 
-Outcome run_bench(CrossCheck& check) {
+Outcome run_bench(CrossCheck& check, const Bench& bench) {
   std::map<std::pair<std::string, std::uint64_t>, std::vector<double>> blocks;
-  Outcome ended = run_program(check.bench, [&](std::string_view line) {
+  Outcome ended = run_program(bench.start, [&](std::string_view line) {
     const Json record = Json::parse(line, nullptr, false);
     if (record.is_discarded() || record.value("t", "") != "cell") return;
-    blocks[{record.at("backend"), record.at("bytes")}].push_back(record.at("us").at("p50"));
+    const std::string column = record.at("backend").get<std::string>() + bench.which;
+    blocks[{column, record.at("bytes")}].push_back(record.at("us").at("p50"));
   });
   for (auto& [cell, us] : blocks)
     check.columns[cell.first][cell.second].push_back(median(std::move(us)));
@@ -227,14 +271,12 @@ struct Verdicts {
   int outside = 0;
 };
 
-void print_loop(const Loop& loop, const Times& column, Verdicts& verdicts) {
-  if (!loop.problem.empty()) {
-    fmt::print("{:<10}{:<12}{}\n", loop.column, loop.what, "skipped: " + loop.problem);
-    return;
-  }
-  if (column.empty()) {
-    fmt::print("{:<10}{:<12}skipped: the benchmark has no times of it here\n", loop.column,
-               loop.what);
+// `width`: of the first column of the table.
+void print_loop(const Loop& loop, const Times& column, std::size_t width, Verdicts& verdicts) {
+  const std::string row = fmt::format("{:<{}}{:<12}", loop.column, width, loop.what);
+  if (!loop.problem.empty() || column.empty()) {
+    fmt::print("{}skipped: {}\n", row,
+               loop.problem.empty() ? "the benchmark has no times of it here" : loop.problem);
     return;
   }
   for (const auto& [size, us] : loop.us) {
@@ -245,9 +287,8 @@ void print_loop(const Loop& loop, const Times& column, Verdicts& verdicts) {
     const bool inside = printed >= loop.bounds.low && printed <= loop.bounds.high;
     ++verdicts.rows;
     verdicts.outside += inside ? 0 : 1;
-    fmt::print("{:<10}{:<12}{:>8}{:>10}{:>10}  {:<22}{} {:.3f} to {:.3f}\n", loop.column, loop.what,
-               bytes_text(size), microseconds_text(median(bench->second)),
-               microseconds_text(median(us)),
+    fmt::print("{}{:>8}{:>10}{:>10}  {:<21} {} {:.3f} to {:.3f}\n", row, bytes_text(size),
+               microseconds_text(median(bench->second)), microseconds_text(median(us)),
                fmt::format("{:.3f} [{:.3f}, {:.3f}]", printed, ratio.least, ratio.most),
                inside ? "within" : "OUTSIDE", loop.bounds.low, loop.bounds.high);
   }
@@ -260,7 +301,7 @@ int run_launch(CrossCheck& check, const std::vector<std::size_t>& order) {
       if (const int signal = run_loop(check.loops[i])) return 128 + signal;
       continue;
     }
-    const Outcome ended = run_bench(check);
+    const Outcome ended = run_bench(check, check.benches[i - check.loops.size()]);
     if (ended.signal != 0) return 128 + ended.signal;
     if (ended.problem.empty()) continue;
     fmt::print(stderr, "c10d-bench: run: {}\n", ended.problem);
@@ -271,17 +312,21 @@ int run_launch(CrossCheck& check, const std::vector<std::size_t>& order) {
 
 // Returns the exit code.
 int print_all(const CrossCheck& check, int launches) {
+  std::size_t width = 0;
+  for (const Loop& loop : check.loops) width = std::max(width, loop.column.size() + 2);
   fmt::print(
-      "all_reduce f32 sum, {} rank{}{}, {} launch{}; us: p50 of the slowest rank, median of the "
+      "all_reduce f32 sum, {} rank{}{}, {} launch{}{}; us: p50 of the slowest rank, median of the "
       "launches\nratio: bench / loop in each launch: median [least, most]\n\n"
-      "{:<10}{:<12}{:>8}{:>10}{:>10}  {}\n",
+      "{:<{}}{:<12}{:>8}{:>10}{:>10}  {}\n",
       check.ranks, check.ranks == 1 ? "" : "s", check.cuda ? " on GPUs" : "", launches,
-      launches == 1 ? "" : "es", "column", "against", "S", "bench us", "loop us", "ratio");
+      launches == 1 ? "" : "es",
+      check.behind_barriers ? ", each op after a barrier of its library" : "", "column", width,
+      "against", "S", "bench us", "loop us", "ratio");
   Verdicts verdicts;
   bool failed = false;
   for (const Loop& loop : check.loops) {
     const auto column = check.columns.find(loop.column);
-    print_loop(loop, column == check.columns.end() ? Times{} : column->second, verdicts);
+    print_loop(loop, column == check.columns.end() ? Times{} : column->second, width, verdicts);
     failed = failed || (!loop.problem.empty() && !loop.absent && !is_of_pytorch(loop));
   }
   for (const Loop& loop : check.loops)
@@ -328,7 +373,7 @@ int run_cross_check(const CrossCheckOptions& options) {
   const std::optional<std::string> other = other_work();  // before any of this one's
   CrossCheck check = make(options);
   std::mt19937_64 random(kSeed);
-  std::vector<std::size_t> order(check.loops.size() + 1);
+  std::vector<std::size_t> order(check.loops.size() + check.benches.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   for (int number = 1; number <= options.launches; ++number) {
     fmt::print(stderr, "cross-check: launch {} of {}\n", number, options.launches);

@@ -129,19 +129,24 @@ int BlockRunner::burst_for(double per_op) const {
   if (timer_)
     return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
                                        static_cast<double>(runs_of(kLargestBatch))));
-  if (!meeting_.oversubscribed() || !subject_.computes() || meeting_.is_between_hosts()) return 1;
+  if (!meeting_.oversubscribed() || !subject_.computes() || meeting_.is_between_hosts() ||
+      settings_.sync == Sync::own)
+    return 1;
   if (facts_of(c.op).rooted && refreshes_much()) return 1;
   return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
                                      static_cast<double>(burst_of(c))));
 }
 
 // How many iterations run between two barriers. Where one rank alone rewrites much, the others
-// would wait for that in the op; and what flushes the caches takes each rank another time.
+// would wait for that in the op; and what flushes the caches takes each rank another time. A
+// barrier of the backend before each op makes up for that.
 std::uint64_t BlockRunner::loop_for(double per_op) const {
   const Case& c = buffers_.of();
-  if (settings_.sync != Sync::loop || settings_.start_skew > 0 || meeting_.oversubscribed())
-    return 1;
-  if (c.cache == Cache::cold || (facts_of(c.op).rooted && refreshes_much())) return 1;
+  if (settings_.sync != Sync::own) {
+    if (settings_.sync != Sync::loop || settings_.start_skew > 0 || meeting_.oversubscribed())
+      return 1;
+    if (c.cache == Cache::cold || (facts_of(c.op).rooted && refreshes_much())) return 1;
+  }
   return static_cast<std::uint64_t>(std::clamp(settings_.longest_loop / std::max(per_op, 1e-9), 1.0,
                                                static_cast<double>(Meeting::kMaxIterations)));
 }
@@ -153,14 +158,23 @@ bool BlockRunner::meet(std::int64_t deadline) {
     case Sync::barrier:
       return meeting_.barrier(deadline);
     case Sync::loop:
+    case Sync::own:
       break;
   }
   return meeting_.wake(deadline);
 }
 
+// A plain copy has none.
+void BlockRunner::enter_own_barrier() {
+  if (settings_.sync != Sync::own || !subject_.computes()) return;
+  const Op barrier = Barrier{};
+  attempt([&] { subject_.run({&barrier, 1}, Flight::in_turn); });
+}
+
 // One iteration. On one host, where an op takes less than a microsecond, nothing else is looked at.
 Meeting::Times BlockRunner::time_ops() {
   if (timer_) return time_batch();
+  enter_own_barrier();
   const bool counts_cpu = meeting_.is_between_hosts();
   const std::int64_t cpu = counts_cpu ? cpu_now(CLOCK_PROCESS_CPUTIME_ID) : 0;
   Meeting::Times times{.start = Meeting::now()};

@@ -23,7 +23,8 @@ namespace c10d::bench {
 //
 // In a loop ranks synchronise once in a while, only to agree whether to continue. In between, ops
 // follow each other as in a program, each timed by itself: ranks come to an op as the backend let
-// them out of the last one, on the CPUs where it left them.
+// them out of the last one, on the CPUs where it left them; with Sync::own, out of a barrier of the
+// backend, which is not timed.
 class BlockRunner {
  public:
   // On a GPU an iteration is a batch of ops, one right after the other on the stream, and the GPU
@@ -97,6 +98,7 @@ class BlockRunner {
   bool refreshes_much() const noexcept;
   std::int64_t refresh() noexcept;
   bool meet(std::int64_t deadline);
+  void enter_own_barrier();
   Meeting::Times time_ops();
   Meeting::Times time_batch();
   int burst_for(double per_op) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -17,9 +18,10 @@ enum class Check : std::uint8_t { first, all, off };
 enum class Bind : std::uint8_t { automatic, set, core, none };
 // How ranks come to an op: from the one before it, or each time from a synchronisation
 // (block_runner.h).
-enum class Sync : std::uint8_t { loop, window, barrier };
+enum class Sync : std::uint8_t { loop, window, barrier, own };
 constexpr const char* to_string(Sync sync) noexcept {
-  return sync == Sync::loop ? "loop" : sync == Sync::window ? "window" : "barrier";
+  constexpr std::array kNames = {"loop", "window", "barrier", "own"};
+  return kNames[static_cast<std::size_t>(sync)];
 }
 enum class Control : std::uint8_t { off, on, solo };
 enum class Switch : std::uint8_t { automatic, on, off };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A plain loop around gloo::allreduce, in two processes of which it starts the second itself.
 #include <gloo/allreduce.h>
+#include <gloo/barrier.h>
 #include <gloo/config.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -57,6 +58,11 @@ void run(int argc, char** argv, int rank, const std::string& folder) {
         options.setReduceFunction(static_cast<Function>(gloo::max<double>));
         options.setTag(++tag);
         gloo::allreduce(options);
+      },
+      [&] {
+        gloo::BarrierOptions options(mesh);
+        options.setTag(++tag);
+        gloo::barrier(options);
       });
 }
 

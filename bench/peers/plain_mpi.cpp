@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
       [](double* values, std::size_t count) {
         MPI_Allreduce(MPI_IN_PLACE, values, static_cast<int>(count), MPI_DOUBLE, MPI_MAX,
                       MPI_COMM_WORLD);
-      });
+      },
+      [] { MPI_Barrier(MPI_COMM_WORLD); });
   MPI_Finalize();
   return 0;
 }

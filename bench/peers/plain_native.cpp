@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
         },
         [&](double* values, std::size_t count) {
           group.all_reduce(std::span(values, count), c10d::ReduceOp::max);
-        });
+        },
+        [&] { group.barrier(); });
     group.shutdown();
     return 0;
   } catch (const std::exception& error) {

@@ -27,11 +27,13 @@ BATCH = 20  # ops between two events
 class HostClock:
     ops = 1
 
-    def __init__(self):
+    def __init__(self, barrier):
         self.device = torch.device("cpu")
+        self.before = dist.barrier if barrier else lambda: None
 
     def time(self, data):
         """Microseconds of one op."""
+        self.before()
         start = time.perf_counter()
         dist.all_reduce(data)
         return (time.perf_counter() - start) * 1e6
@@ -79,6 +81,7 @@ def main():
     parser.add_argument("seconds", type=float, help="for one size")
     parser.add_argument("sizes", type=int, nargs="+", help="bytes")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--barrier", action="store_true", help="before each op, not timed")
     options = parser.parse_args()
     cuda = options.device == "cuda"
     if cuda and not torch.cuda.is_available():
@@ -86,7 +89,7 @@ def main():
               "its driver is missing", file=sys.stderr)
         sys.exit(3)
     torch.set_num_threads(1)
-    clock = GpuClock() if cuda else HostClock()
+    clock = GpuClock() if cuda else HostClock(options.barrier)
     dist.init_process_group("nccl" if cuda else "gloo")
     if dist.get_rank() == 0:
         nccl = ", NCCL " + ".".join(map(str, torch.cuda.nccl.version())) if cuda else ""

@@ -157,6 +157,7 @@ Parts clock_parts(const Results& results) {
 std::string sync_text(std::string_view sync) {
   if (sync == "loop") return "loop: ops follow each other, as in a program";
   if (sync == "barrier") return "barrier: each op alone, after a sleep";
+  if (sync == "own") return "own: each op after a barrier of its backend, as OSU and IMB measure";
   return "window: each op alone, at an agreed start time";
 }
 

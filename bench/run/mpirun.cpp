@@ -94,6 +94,18 @@ std::string flavour_of_library(const std::string& path) {
                   path, soname.empty() ? "a library without a name" : soname));
 }
 
+// A library is given itself, or the folder that its MPI was installed in.
+fs::path library_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return path;
+  for (const char* name : {"lib/libmpi.so.40", "lib/libmpi.so.12", "lib64/libmpi.so.40",
+                           "lib64/libmpi.so.12", "lib/release/libmpi.so.12"})
+    if (fs::exists(path / name)) return path / name;
+  throw InvalidArgument(
+      fmt::format("-B mpi@{}: no lib/libmpi.so.40 or lib/libmpi.so.12 in this "
+                  "folder; give the path of a libmpi.so",
+                  path.string()));
+}
+
 }  // namespace
 
 Mpi find_mpi(const std::string& which) {
@@ -107,9 +119,10 @@ Mpi find_mpi(const std::string& which) {
   }
   if (which.find('/') == std::string::npos)
     throw InvalidArgument(fmt::format(
-        "-B mpi@{}: which MPI? write mpi@openmpi, mpi@mpich, or mpi@ and the path of a libmpi.so",
+        "-B mpi@{}: which MPI? write mpi@openmpi, mpi@mpich, or mpi@ and the path of a libmpi.so "
+        "or of its MPI's folder",
         which));
-  const fs::path library = fs::absolute(which);
+  const fs::path library = library_of(fs::absolute(which));
   Mpi mpi{.flavour = flavour_of_library(library), .mpirun = {}, .library = library};
   fs::path folder = library.parent_path();
   for (int above = 0; above <= kFoldersAbove && mpi.mpirun.empty(); ++above) {

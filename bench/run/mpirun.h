@@ -15,8 +15,9 @@ struct Mpi {
   std::string library{};  // loaded before the one that c10d's module names; empty: only that one
 };
 
-// The MPI that -B names behind an @: "openmpi", "mpich", or the path of a libmpi.so. Nothing:
-// whichever mpirun is on PATH, if one is. Throws InvalidArgument when what is named is not there.
+// The MPI that -B names behind an @: "openmpi", "mpich", or the path of a libmpi.so or of the
+// folder that its MPI was installed in. Nothing: whichever mpirun is on PATH, if one is. Throws
+// InvalidArgument when what is named is not there.
 Mpi find_mpi(const std::string& which);
 
 // Whether one of these columns needs it: only MPI backends need a launcher, and mpirun is theirs.

@@ -27,6 +27,13 @@ class Uneven {
     came_.notify_all();
     if (rank == 1 && op == held_op_) came_.wait(lock, [&] { return over_ || ops_[0] >= until_; });
   }
+  // Its barrier: returns when both ranks are in it.
+  void meet() {
+    std::unique_lock lock(mutex_);
+    const int pair = meets_++ / 2;
+    came_.notify_all();
+    came_.wait(lock, [&] { return over_ || meets_ / 2 > pair; });
+  }
   // Of a rank that runs no more ops.
   void leave() {
     const std::lock_guard lock(mutex_);
@@ -34,6 +41,7 @@ class Uneven {
     came_.notify_all();
   }
   std::array<int, 2> ops() const { return ops_; }
+  int meets() const { return meets_ / 2; }
 
  private:
   const int held_op_;
@@ -41,6 +49,7 @@ class Uneven {
   std::mutex mutex_;
   std::condition_variable came_;
   std::array<int, 2> ops_{};
+  int meets_ = 0;  // of both ranks together
   bool over_ = false;
 };
 
@@ -49,7 +58,12 @@ class UnevenSubject final : public Subject {
   UnevenSubject(Uneven& both, int rank) : both_(both), rank_(rank) {}
   Support supports(const Query&) const override { return {}; }
   std::string description() const override { return ""; }
-  void run(std::span<const Op>, Flight) override { both_.run(rank_); }
+  void run(std::span<const Op> ops, Flight) override {
+    if (kind_of(ops.front()) == OpKind::barrier)
+      both_.meet();
+    else
+      both_.run(rank_);
+  }
 
  private:
   Uneven& both_;
@@ -66,7 +80,7 @@ std::unique_ptr<Meeting> make_meeting(Hosts hosts, Store& store, int rank, Durat
 // One warm op, then 20 that are measured in one block. Returns how many were, or -1: the ranks
 // waited for each other.
 int measure(Uneven& both, Sync sync, Hosts hosts, Store& store, int rank) {
-  const bool waits = sync != Sync::loop;
+  const bool waits = sync == Sync::window || sync == Sync::barrier;
   const auto meeting =
       make_meeting(hosts, store, rank, std::chrono::milliseconds(waits ? 300 : 20000));
   Case c;
@@ -118,6 +132,16 @@ TEST(Loop, OpsThatComeFromAMeetingWaitForTheLast) {
       Uneven both(kHeld, kHeld + 10);
       EXPECT_EQ(measure_both(both, sync, hosts)[0], -1) << to_string(sync);
     }
+}
+
+// The ops of a loop, each with a barrier before it.
+TEST(Loop, OpsFollowABarrierOfTheirBackend) {
+  for (const Hosts hosts : {Hosts::one, Hosts::two}) {
+    Uneven both(0, 0);
+    EXPECT_EQ(measure_both(both, Sync::own, hosts), (std::array{20, 20}));
+    EXPECT_EQ(both.ops(), (std::array{25, 25}));
+    EXPECT_EQ(both.meets(), 25);
+  }
 }
 
 }}  // namespace c10d::bench

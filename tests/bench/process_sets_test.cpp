@@ -114,6 +114,7 @@ TEST(ProcessSets, WhatCannotBeComparedIsRefusedWithTheReason) {
 TEST(ProcessSets, AnMpiThatIsNotThereIsNamed) {
   expect_refused("run -B native@mpich", "only mpi and raw:mpi take an @");
   expect_refused("run -B mpi@lam", "which MPI?");
+  expect_refused("run -B mpi@/usr/share", "no lib/libmpi.so.40 or lib/libmpi.so.12 in this folder");
   expect_refused("run -B mpi@/no/libmpi.so.12", "/no/libmpi.so.12: cannot open shared object file");
   Dl_info libc{};
   ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), &libc), 0);

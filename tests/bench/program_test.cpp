@@ -487,6 +487,21 @@ TEST(Program, CrossChecksItselfAgainstPlainLoops) {
     EXPECT_NE(ended.out.find(words), std::string::npos) << ended.out;
 }
 
+TEST(Program, CrossChecksOtherMpisBehindTheirBarriers) {
+  if (run_line("mpirun.mpich --version 2>&1").code != 0)
+    GTEST_SKIP() << "no mpirun.mpich (Debian: mpich)";
+  const Ended ended = run_with_mpi(
+      "doctor --cross-check --launches 1 --time 0.01s --python false --sync own --mpi mpich");
+  EXPECT_TRUE(ended.code == 0 || ended.code == 1) << ended.out;
+  for (const char* words :
+       {"each op after a barrier of its library", "native         plain loop       8 B",
+        "raw:mpi@mpich  plain loop       8 B", "raw:mpi@mpich  plain loop    16 MiB"})
+    EXPECT_NE(ended.out.find(words), std::string::npos) << words << '\n' << ended.out;
+  const Ended refused = run_with_mpi("doctor --cross-check --mpi /usr/share");
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_NE(refused.out.find("in this folder"), std::string::npos) << refused.out;
+}
+
 TEST(Program, RefusesOptionsOfTheCrossCheckWhereTheyCountNothing) {
   const auto complaint = [](const std::string& options) {
     const Ended ended = run_line(C10D_BENCH " doctor " + options + " 2>&1");
@@ -495,7 +510,8 @@ TEST(Program, RefusesOptionsOfTheCrossCheckWhereTheyCountNothing) {
   };
   EXPECT_NE(complaint("--cross-check --json").find("--cross-check excludes --json"),
             std::string::npos);
-  for (const char* option : {"--launches 3", "--time 0.1s", "--python python3", "--device cuda"}) {
+  for (const char* option : {"--launches 3", "--time 0.1s", "--python python3", "--device cuda",
+                             "--mpi mpich", "--sync own"}) {
     const std::string out = complaint(option);
     EXPECT_NE(out.find("requires --cross-check"), std::string::npos) << out;
   }
