@@ -64,8 +64,8 @@ void expect_address(const std::string& host) {
 std::shared_ptr<gloo::Context> connect(const BackendContext& context) {
   gloo::transport::tcp::attr attr;
   attr.hostname = context.all_local() ? "127.0.0.1" : context.members[context.rank].host;
-  if (const auto network = chosen_network(); network && !context.all_local())
-    attr.hostname = network->address;
+  if (const auto networks = chosen_networks(); !networks.empty() && !context.all_local())
+    attr.hostname = networks.front().address;
   if (const auto named = env("C10D_GLOO_INTERFACE")) {
     attr.hostname.clear();
     (if_nametoindex(named->c_str()) != 0 ? attr.iface : attr.hostname) = *named;

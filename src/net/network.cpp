@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -124,6 +125,17 @@ bool is_meant(const OwnAddress& address, const std::string& name) {
   return prefix_of(bytes, bits) == prefix_of(address.bytes, bits);
 }
 
+[[noreturn]] void throw_no_network(const std::string& name) {
+  std::string all;
+  for (const OwnAddress& address : own_addresses())
+    all += fmt::format("{}{} {}", all.empty() ? "" : ", ", address.interface,
+                       address.network().subnet);
+  throw_failure({.code = Code::unreachable,
+                 .message = fmt::format("C10D_NET_INTERFACE={}: no interface, address or subnet of "
+                                        "host {}, which has {}",
+                                        name, host_name(), all)});
+}
+
 }  // namespace
 
 std::optional<Network> find_network(const std::string& name) {
@@ -132,22 +144,19 @@ std::optional<Network> find_network(const std::string& name) {
   return std::nullopt;
 }
 
-std::optional<Network> chosen_network() {
-  const auto name = env("C10D_NET_INTERFACE");
-  if (!name) return std::nullopt;
-  if (auto network = find_network(*name)) return network;
-  std::string all;
-  for (const OwnAddress& address : own_addresses())
-    all += fmt::format("{}{} {}", all.empty() ? "" : ", ", address.interface,
-                       address.network().subnet);
-  throw_failure({.code = Code::unreachable,
-                 .message = fmt::format("C10D_NET_INTERFACE={}: no interface, address or subnet of "
-                                        "host {}, which has {}",
-                                        *name, host_name(), all)});
+std::vector<Network> chosen_networks() {
+  std::vector<Network> networks;
+  std::istringstream names(env("C10D_NET_INTERFACE").value_or(""));
+  for (std::string name; std::getline(names, name, ',');) {
+    const auto network = find_network(name);
+    if (!network) throw_no_network(name);
+    networks.push_back(*network);
+  }
+  return networks;
 }
 
 std::string address_for_others(std::span<const std::string> hosts) {
-  if (const auto network = chosen_network()) return network->address;
+  if (const auto networks = chosen_networks(); !networks.empty()) return networks.front().address;
   std::string loopback;
   for (const std::string& host : hosts) {
     const std::string address = host.empty() ? "" : address_towards(host);

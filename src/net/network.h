@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "c10d/export.h"
 
@@ -18,12 +19,13 @@ struct C10D_API Network {
 // The one that `name` says: an interface of this host, an address of it, or a subnet. IPv4 comes
 // before IPv6. Nothing when this host has none such.
 C10D_API std::optional<Network> find_network(const std::string& name);
-// That of C10D_NET_INTERFACE, over which ranks of different hosts talk; nothing when it is not set.
-// Throws DistNetworkError (unreachable) when this host has none such.
-C10D_API std::optional<Network> chosen_network();
-// The address of this host that ranks on other hosts reach: that of chosen_network(), else the one
-// from which packets to the first of `hosts` leave that is not this host itself, else its loopback
-// address where one of them is. Throws as chosen_network(), also where none of them has an address.
+// Those of C10D_NET_INTERFACE, over which ranks of different hosts talk, in its order; none when it
+// is not set. Throws DistNetworkError (unreachable) when this host lacks one of them.
+C10D_API std::vector<Network> chosen_networks();
+// The address of this host that ranks on other hosts reach: that of the first of chosen_networks(),
+// else the one from which packets to the first of `hosts` leave that is not this host itself, else
+// its loopback address where one of them is. Throws as chosen_networks(), also where none of them
+// has an address.
 C10D_API std::string address_for_others(std::span<const std::string> hosts);
 
 // Has the TCP connection `fd` take the congestion control of C10D_NET_CONGESTION, if that is set.

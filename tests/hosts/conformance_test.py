@@ -17,15 +17,16 @@ OURS = ("native", "gloo")  # c10d-run starts them
 
 
 class Conformance(test_bed.TwoHosts):
-    def check(self, *ranks, forced="", only="", one_in=1):
+    def check(self, *ranks, forced="", only="", one_in=1, more=()):
         """With so many ranks on the hosts, and native's algorithm between them; only such cases,
-        of THIN one in so many."""
+        of THIN one in so many. `more`: options of c10d-run."""
         hosts = self.hosts(*ranks)
         words = [PROGRAMS / "conformance", "--gtest_filter=Processes.*",
                  f"--thin={int(THIN) * one_in}", f"--only={only}",
                  f"--backend={LAUNCHER if LAUNCHER in OURS else 'mpi'}"]
         plan = {"C10D_NATIVE_HOSTS_PLAN": forced} if forced else {}
-        run = {"native": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words, **plan),
+        run = {"native": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *more, *words,
+                                               **plan),
                "gloo": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words),
                "openmpi": lambda: self.open_mpi(PROGRAMS, MPIRUN, hosts, *words),
                "mpich": lambda: self.mpich(MPIRUN, hosts, *words)}[LAUNCHER]()
@@ -47,6 +48,15 @@ class SeveralOnAHost(Conformance):
 
     def test_one_has_three_ranks(self):
         self.check(1, 3)
+
+
+class TwoNetworks(Conformance, test_bed.TwoNetworks):
+    def test_one_rank_on_each(self):
+        self.check(1, 1, more=("-x", f"C10D_NET_INTERFACE={self.NETWORKS}"))
+
+    def test_three_streams_of_each_rank(self):
+        self.check(2, 2, one_in=2, more=("-x", f"C10D_NET_INTERFACE={self.NETWORKS}", "-x",
+                                         "C10D_NET_STREAMS=3"))
 
 
 class FourHosts(Conformance):
@@ -90,5 +100,5 @@ if __name__ == "__main__":
     # Debian's MPICH, 4.0.2 over TCP of UCX, now and then stops in MPI_Finalize for ever where two
     # ranks share a host; so does a program of MPI alone, one run in eight.
     test_bed.run(*{"mpich": [Conformance],
-                   "native": [SeveralOnAHost, ThreeHosts, FourHosts, EightHosts]}.get(
+                   "native": [SeveralOnAHost, TwoNetworks, ThreeHosts, FourHosts, EightHosts]}.get(
         LAUNCHER, [SeveralOnAHost]))

@@ -22,7 +22,7 @@ class Native(test_bed.RanksByHand):
     def test_a_reduction_sends_each_byte_once(self):
         # 2 (H - 1) / H of the bytes, out of each of H = 2 hosts.
         for per_host in ((1, 1), (2, 2), (1, 3)):
-            sent = self.bytes_of_a_reduction(PROGRAMS, *per_host)
+            [sent] = self.bytes_of_a_reduction(PROGRAMS, *per_host)
             print(f"{per_host}: {sent / MUCH:.4f} of the bytes")
             self.assertLess(sent, 1.03 * MUCH)
 
@@ -87,17 +87,76 @@ class Native(test_bed.RanksByHand):
         self.end_well(ranks)
 
 
+class TwoNetworks(test_bed.TwoNetworks):
+    def test_each_carries_half(self):
+        """Of what a lane sends; or of the lanes, each on a network of its own."""
+        for per_host, streams in (((1, 1), {}), ((2, 2), {"C10D_NET_STREAMS": "1"})):
+            each = self.bytes_of_a_reduction(PROGRAMS, *per_host, cables=("cable", "rail"),
+                                             C10D_NET_INTERFACE=self.NETWORKS, **streams)
+            print(f"{per_host}: {[round(sent / MUCH, 4) for sent in each]} of the bytes")
+            for sent in each:
+                self.assertLess(abs(sent - MUCH / 2), 0.05 * MUCH)
+
+    def start_over_both(self, what):
+        ranks = self.start_ranks(PROGRAMS, what, 2, 2, C10D_NET_INTERFACE=self.NETWORKS)
+        for rank in range(4):
+            self.await_file(f"ready-{rank}", ranks)
+        return ranks
+
+    def test_one_that_is_cut_is_named(self):
+        """Silently, or the host sees it, too."""
+        rail = ("ip", "link", "set", "rail")
+        for cut, mend in ((lambda: self.swallow("second", ("out", "in")),
+                           lambda: self.let_through("second", ("out", "in"))),
+                          (lambda: self.namespaces[1].do(*rail, "down"),
+                           lambda: self.namespaces[1].do(*rail, "up"))):
+            ranks = self.start_over_both("large")
+            start = time.time_ns()
+            cut()
+            for running in ranks:
+                self.assertEqual(running.end(), 1)
+                said = re.search(r"(?m)^(\d+) link_lost \d .* from 10\.78\.0\.[12]; is that "
+                                 "network", running.err)
+                self.assertTrue(said, running.err)
+                self.assertLess((int(said[1]) - start) / 1e9, 6)
+            print(f"named after {(int(said[1]) - start) / 1e9:.1f} s")
+            mend()
+            for left in self.folder.glob("*-*"):
+                left.unlink()
+
+    def test_one_that_is_cut_and_not_used_breaks_nothing(self):
+        ranks = self.start_over_both("small")  # which go with their agreement, over the first one
+        self.swallow("second", ("out", "in"))
+        time.sleep(3)
+        self.check_alive(ranks)
+        (self.folder / "over").touch()
+        self.end_well(ranks)
+
+    def test_hosts_with_other_networks_are_named(self):
+        ranks = [self.start([*self.namespaces[rank].enter, PROGRAMS / "hosts-rank", self.folder,
+                             "once"],
+                            RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
+                            MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT=str(self.PORT),
+                            C10D_TOKEN_FILE=str(self.token), C10D_BACKEND="native",
+                            C10D_NET_INTERFACE=("cable", "cable,rail")[rank])
+                 for rank in range(2)]
+        for rank in ranks:
+            self.assertEqual(rank.end(), 1)
+            self.assertRegex(rank.err, r"(?m)^[0-9]+ mismatch 1 .*rank 1 \(host second, .* has 2 "
+                                       "streams to each rank on another host, and rank 0 has 1")
+
+
 class FourHosts(test_bed.RanksByHand):
     ADDRESSES = tuple(f"10.77.0.{host}" for host in range(1, 5))
 
     def test_an_algorithm_sends_what_it_must(self):
         # 2 (H - 1) / H of the bytes out of each of H = 4 hosts, or all bytes to all others.
         for forced, factor in (("two_shot", 1.5), ("halving", 1.5), ("dissemination", 3)):
-            sent = self.bytes_of_a_reduction(PROGRAMS, 1, 1, 1, 1, C10D_NATIVE_HOSTS_PLAN=forced)
+            [sent] = self.bytes_of_a_reduction(PROGRAMS, 1, 1, 1, 1, C10D_NATIVE_HOSTS_PLAN=forced)
             print(f"{forced}: {sent / MUCH:.4f} of the bytes")
             self.assertLess(abs(sent - factor * MUCH), 0.05 * MUCH)
 
 
 if __name__ == "__main__":
     PROGRAMS = Path(sys.argv[1]).resolve()
-    test_bed.run(Native, FourHosts)
+    test_bed.run(Native, TwoNetworks, FourHosts)

@@ -121,6 +121,7 @@ class Namespace:
 class TwoHosts(Case):
     """Two namespaces, a cable between them; more, each with a cable to a switch."""
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
+    NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
     SUBNET = "10.77.0.0/24"
     KEEPS_MEMORY = "detect_leaks=0"  # libraries of MPI do, until the process ends
 
@@ -129,26 +130,27 @@ class TwoHosts(Case):
         for tool in ("unshare", "nsenter", "ip"):
             if subprocess.run(["which", tool], stdout=subprocess.DEVNULL).returncode != 0:
                 self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
-        names = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh",
-                 "eighth")[:len(self.ADDRESSES)]
         self.namespaces = []
-        for name in names:
+        for _, name in zip(self.ADDRESSES, self.NAMES):
             self.namespaces.append(self.namespace(name))
-        if len(names) == 2:
+        if len(self.namespaces) == 2:
             self.lay_cable(*self.namespaces)
         else:
-            self.switch = self.namespace("switch")
-            self.switch.do("ip", "link", "add", "bridge", "type", "bridge")
-            self.switch.do("ip", "link", "set", "bridge", "up")
-            for name, namespace in zip(names, self.namespaces):
-                self.lay_cable(namespace, self.switch, end=name)
-                self.switch.do("ip", "link", "set", name, "master", "bridge", "up")
+            self.lay_cables_to_a_switch("cable")
         for namespace, address in zip(self.namespaces, self.ADDRESSES):
             namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
             namespace.do("ip", "link", "set", "cable", "up")
         for namespace in self.namespaces:
             namespace.do("timeout", str(DEADLINE), "sh", "-c",
                          "until grep -q up /sys/class/net/cable/operstate; do :; done")
+
+    def lay_cables_to_a_switch(self, cable):
+        self.switch = self.namespace("switch")
+        self.switch.do("ip", "link", "add", "bridge", "type", "bridge")
+        self.switch.do("ip", "link", "set", "bridge", "up")
+        for name, namespace in zip(self.NAMES, self.namespaces):
+            self.lay_cable(namespace, self.switch, end=name, name=cable)
+            self.switch.do("ip", "link", "set", name, "master", "bridge", "up")
 
     def namespace(self, name):
         first = self.namespaces[0] if self.namespaces else None
@@ -159,8 +161,8 @@ class TwoHosts(Case):
         return made
 
     @staticmethod
-    def lay_cable(namespace, other, end="cable"):
-        namespace.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", end, "netns",
+    def lay_cable(namespace, other, end="cable", name="cable"):
+        namespace.do("ip", "link", "add", name, "type", "veth", "peer", "name", end, "netns",
                      str(other.keeper.pid))
 
     def hosts(self, *ranks):
@@ -227,8 +229,8 @@ class TwoHosts(Case):
                               "1460")
         self.namespaces[0].do("ip", "link", "set", "cable", "gso_max_segs", "1")
 
-    def bytes_on_the_cable(self):
-        counter = "/sys/class/net/cable/statistics/tx_bytes"
+    def bytes_on_the_cable(self, cable="cable"):
+        counter = f"/sys/class/net/{cable}/statistics/tx_bytes"
         return int(subprocess.check_output([*self.namespaces[0].enter, "cat", counter]))
 
     def swallow(self, host, ways):
@@ -268,17 +270,18 @@ class RanksByHand(TwoHosts):
                            C10D_BACKEND="native", **more)
                 for rank, host in enumerate(hosts)]
 
-    def bytes_of_a_reduction(self, programs, *per_host, **more):
-        """That leave the first host for one large all_reduce, once the group stands."""
+    def bytes_of_a_reduction(self, programs, *per_host, cables=("cable",), **more):
+        """That leave the first host on each cable for one large all_reduce, once the group
+        stands."""
         ranks = self.start_ranks(programs, "counted", *per_host, **more)
         for rank in range(len(ranks)):
             self.await_file(f"ready-{rank}", ranks)
-        before = self.bytes_on_the_cable()
+        before = [self.bytes_on_the_cable(cable) for cable in cables]
         (self.folder / "go").touch()
         self.end_well(ranks)
         for left in [self.folder / "go", *self.folder.glob("ready-*")]:
             left.unlink()
-        return self.bytes_on_the_cable() - before
+        return [self.bytes_on_the_cable(cable) - count for cable, count in zip(cables, before)]
 
     def end_well(self, ranks):
         for rank in ranks:
@@ -299,6 +302,18 @@ class RanksByHand(TwoHosts):
         found = re.findall(r"^ *\d+: ([0-9A-F]+):([0-9A-F]{4}) \S+ 0A ", text, re.M)
         return [".".join(str(byte) for byte in reversed(bytes.fromhex(address))) +
                 f":{int(port, 16)}" for address, port in found]
+
+
+class TwoNetworks(RanksByHand):
+    """The two hosts have a second cable each, to a switch, in a subnet of its own."""
+    NETWORKS = "10.77.0.0/24,10.78.0.0/24"
+
+    def setUp(self):
+        super().setUp()
+        self.lay_cables_to_a_switch("rail")
+        for number, namespace in enumerate(self.namespaces, 1):
+            namespace.do("ip", "address", "add", f"10.78.0.{number}/24", "dev", "rail")
+            namespace.do("ip", "link", "set", "rail", "up")
 
 
 class Result(unittest.TextTestResult):

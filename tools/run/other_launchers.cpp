@@ -71,9 +71,12 @@ Arguments mpirun_over_hosts(const RunOptions& options) {
     ranks += to_int(line.ranks).value_or(0);
   }
   Arguments arguments = {"-n", std::to_string(ranks), "-H", hosts, "--bind-to", "none"};
-  if (const auto network = chosen_network())
+  std::string subnets;
+  for (const Network& network : chosen_networks())
+    subnets += (subnets.empty() ? "" : ",") + network.subnet;
+  if (!subnets.empty())
     for (const char* layer : {"oob_tcp_if_include", "btl_tcp_if_include"})
-      append(arguments, {"--mca", layer, network->subnet});
+      append(arguments, {"--mca", layer, subnets});
   std::map<std::string, std::string> environment = {
       {"MASTER_ADDR", options.host_lines.front().host},
       {"MASTER_PORT", kDefaultPort},

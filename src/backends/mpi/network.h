@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "c10d/env.h"
 #include "src/net/network.h"
@@ -11,14 +12,16 @@
 namespace c10d { inline namespace v0 {
 
 // Has Open MPI send between hosts over C10D_NET_INTERFACE, unless the user chose for it. Before
-// MPI_Init. Open MPI takes a subnet, which may be the same on all hosts, of IPv4 only. Throws as
-// chosen_network() does.
+// MPI_Init. Open MPI takes subnets, which may be the same on all hosts, of IPv4 only. Throws as
+// chosen_networks() does.
 inline void choose_network_of_mpi() {
 #ifdef OPEN_MPI
   if (env("OMPI_MCA_btl_tcp_if_include") || env("OMPI_MCA_btl_tcp_if_exclude")) return;
-  const auto network = chosen_network();
-  if (network && network->subnet.find(':') == network->subnet.npos)
-    setenv("OMPI_MCA_btl_tcp_if_include", network->subnet.c_str(), 1);
+  std::string subnets;
+  for (const Network& network : chosen_networks())
+    if (network.subnet.find(':') == network.subnet.npos)
+      subnets += (subnets.empty() ? "" : ",") + network.subnet;
+  if (!subnets.empty()) setenv("OMPI_MCA_btl_tcp_if_include", subnets.c_str(), 1);
 #endif
 }
 

@@ -26,12 +26,16 @@ TEST(Network, OfAnotherHostIsNone) {
 }
 
 TEST(Network, ThatIsChosenMustBeThere) {
-  EXPECT_FALSE(chosen_network());
+  EXPECT_TRUE(chosen_networks().empty());
   setenv("C10D_NET_INTERFACE", "lo", 1);
-  EXPECT_EQ(chosen_network().value().address, "127.0.0.1");
-  setenv("C10D_NET_INTERFACE", "240.0.0.0/4", 1);
+  ASSERT_EQ(chosen_networks().size(), 1U);
+  EXPECT_EQ(chosen_networks()[0].address, "127.0.0.1");
+  setenv("C10D_NET_INTERFACE", "127.0.0.0/8,lo", 1);
+  EXPECT_EQ(chosen_networks().size(), 2U);
+  EXPECT_EQ(address_for_others({}), "127.0.0.1");
+  setenv("C10D_NET_INTERFACE", "lo,240.0.0.0/4", 1);
   try {
-    chosen_network();
+    chosen_networks();
     ADD_FAILURE() << "it was found";
   } catch (const DistNetworkError& error) {
     EXPECT_NE(std::string(error.what()).find("C10D_NET_INTERFACE=240.0.0.0/4"), std::string::npos);

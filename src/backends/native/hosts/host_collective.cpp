@@ -62,7 +62,7 @@ bool HostCollective::give_up(Links::End end) {
     failure_ = cause_of(control, std::move(failure), call_.deadline);
   } else {
     Failure failure = in_call(call_, group_.links().failure_of_loss(group_.context()));
-    failure_ = failure.code == Code::corrupt
+    failure_ = group_.links().loss_is_reason()
                    ? control.fail(std::move(failure))
                    : cause_of(control, std::move(failure), call_.deadline);
   }

@@ -73,14 +73,15 @@ class HostCollective {
     std::size_t sends = 0, receives = 0;
   };
   Posted posted(int rank) {
-    const Stream& stream = group_.links().stream(rank);
-    return {stream.posted_sends(), stream.posted_receives()};
+    const Links& links = group_.links();
+    return {links.posted_sends(rank), links.posted_receives(rank)};
   }
   // Waits until so many of them are through.
   bool await_blocks(int rank, Posted posted) {
-    const Stream& stream = group_.links().stream(rank);
-    return await(
-        [&] { return stream.sent() >= posted.sends && stream.received() >= posted.receives; });
+    const Links& links = group_.links();
+    return await([&] {
+      return links.sent(rank) >= posted.sends && links.received(rank) >= posted.receives;
+    });
   }
   // Runs a schedule of messages that hosts pass on whole, over this rank and its twins. out(first,
   // hosts) and in(first, hosts) are the bytes of the inputs of so many neighbouring hosts, to be

@@ -4,8 +4,13 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <deque>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +22,7 @@
 #include "src/backends/native/links/measure_network.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
+#include "src/base/members.h"
 #include "src/net/bytes.h"
 #include "src/net/network.h"
 #include "src/store/own_address.h"
@@ -29,7 +35,7 @@ using std::chrono::steady_clock;
 
 // What a rank says of itself in the store.
 struct Introduction {
-  std::string host, collectives, messages;  // identity, addresses
+  std::string host, collectives, messages;  // identity, addresses: of each stream, and one
   std::string forced;                       // C10D_NATIVE_HOSTS_PLAN
 };
 constexpr std::array kIntroduced = {&Introduction::host, &Introduction::collectives,
@@ -67,17 +73,59 @@ std::vector<Introduction> introductions(const BackendContext& context, Deadline 
   return read;
 }
 
+// On the networks of C10D_NET_INTERFACE, or the one towards the others.
+std::vector<std::string> addresses_between_hosts(const BackendContext& context) {
+  std::vector<std::string> addresses;
+  for (const Network& network : chosen_networks()) addresses.push_back(network.address);
+  if (addresses.empty()) addresses.push_back(own_address(*context.store, context.members));
+  return addresses;
+}
+
+std::size_t streams_of(const std::vector<std::string>& addresses) {
+  constexpr std::int64_t kMost = 16;
+  const auto chosen = env_integer("C10D_NET_STREAMS", 1, kMost);
+  return chosen ? static_cast<std::size_t>(*chosen) : addresses.size();
+}
+
+// Among the ranks of this host: they begin with different networks.
+std::size_t place_of(const BackendContext& context) {
+  return static_cast<std::size_t>(std::ranges::count_if(context.members, [&](const Member& member) {
+    return member.same_host && member.rank < context.rank;
+  }));
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+// Every rank sees what all others have, and so all find the same difference.
+void check_streams(const BackendContext& context, const std::vector<Introduction>& all) {
+  const std::size_t expected = words_of(all.front().collectives).size();
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    const std::size_t streams = words_of(all[rank].collectives).size();
+    if (streams == expected) continue;
+    const Member& member = context.members[rank];
+    throw_failure(caused_by(
+        member, failure_in(context, Code::mismatch,
+                           fmt::format("{} has {} streams to each rank on another host, and rank 0 "
+                                       "has {}: C10D_NET_INTERFACE must name as many networks on "
+                                       "every host, and C10D_NET_STREAMS be the same",
+                                       name_of(member), streams, expected))));
+  }
+}
+
 // Before the first of them, so that the error says how many it takes.
-void check_descriptors(const BackendContext& context, std::size_t far) {
+void check_descriptors(const BackendContext& context, std::size_t far, std::size_t each) {
   constexpr rlim_t kOthers = 64;  // what else a process has open
   rlimit limit{};
-  const rlim_t wanted = 2 * far + kOthers;
+  const rlim_t wanted = each * far + kOthers;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   throw_failure(
       failure_in(context, Code::out_of_resources,
-                 fmt::format("rank {} on host {} takes 2 descriptors for each of {} ranks "
+                 fmt::format("rank {} on host {} takes {} descriptors for each of {} ranks "
                              "on other hosts; raise its ulimit -n from {} to {} at least",
-                             context.rank, host_name(), far, limit.rlim_cur, wanted),
+                             context.rank, host_name(), each, far, limit.rlim_cur, wanted),
                  context.rank));
 }
 
@@ -103,42 +151,54 @@ HostPlan make_plan(const BackendContext& context, const NetworkProfile& network,
 HostGroup::Connections HostGroup::connect(const BackendContext& context) {
   const Deadline deadline = steady_clock::now() + context.timeout;
   Connections made{.hosts = {},
-                   .address = own_address(*context.store, context.members),
+                   .addresses = addresses_between_hosts(context),
                    .forced = {},
                    .collectives = {},
                    .messages = {}};
+  const std::size_t streams = streams_of(made.addresses);
   std::vector<int> far;
   for (const Member& member : context.members)
     if (!member.same_host) far.push_back(member.rank);
-  check_descriptors(context, far.size());
+  check_descriptors(context, far.size(), streams + 1);
   const std::string secret = secret_of(*context.store, context.token, deadline);
-  const auto listen = [&](const char* role) {
-    return Mesh({.rank = context.rank,
-                 .neighbours = far,
-                 .role = role,
-                 .group = context.group,
-                 .token = secret,
-                 .address = made.address});
+  const auto options = [&](std::string role, std::size_t network) -> Mesh::Options {
+    return {.rank = context.rank,
+            .neighbours = far,
+            .role = std::move(role),
+            .group = context.group,
+            .token = secret,
+            .address = made.addresses[network % made.addresses.size()]};
   };
-  Mesh collectives = listen("native"), messages = listen("native-messages");
+  const std::size_t place = place_of(context);
+  std::deque<Mesh> collectives;
+  std::vector<std::string> listening;
+  for (std::size_t stream = 0; stream < streams; ++stream) {
+    collectives.emplace_back(options(fmt::format("native-{}", stream), place + stream));
+    listening.push_back(collectives.back().address());
+  }
+  Mesh messages(options("native-messages", 0));
   context.store->set(fmt::format("native/{}", context.rank),
-                     to_bytes({host_identity(), collectives.address(), messages.address(),
-                               env("C10D_NATIVE_HOSTS_PLAN").value_or("")}));
+                     to_bytes({host_identity(), fmt::format("{}", fmt::join(listening, " ")),
+                               messages.address(), env("C10D_NATIVE_HOSTS_PLAN").value_or("")}));
   const std::vector<Introduction> all = introductions(context, deadline);
   for (const Introduction& one : all) made.hosts.push_back(one.host);
   made.forced = all.front().forced;
   const auto look = [&] {
     if (const auto failure = context.control->failure()) throw_failure(*failure);
   };
-  const auto link = [&](Mesh& mesh, std::string Introduction::*address) {
-    mesh.connect([&](int rank) { return all[static_cast<std::size_t>(rank)].*address; }, look,
+  const auto link = [&](Mesh& mesh, const auto& address_of) {
+    mesh.connect([&](int rank) { return address_of(all[static_cast<std::size_t>(rank)]); }, look,
                  deadline);
     std::vector<Mesh::Connection> connections = mesh.take_connections();
     for (const Mesh::Connection& one : connections) choose_congestion_control(one.socket.get());
     return connections;
   };
-  made.collectives = link(collectives, &Introduction::collectives);
-  made.messages = link(messages, &Introduction::messages);
+  check_streams(context, all);
+  for (std::size_t stream = 0; stream < streams; ++stream)
+    made.collectives.push_back(link(collectives[stream], [&](const Introduction& one) {
+      return words_of(one.collectives)[stream];
+    }));
+  made.messages = link(messages, [](const Introduction& one) { return one.messages; });
   return made;
 }
 
@@ -149,7 +209,7 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours)
       partial_sums_(placement_),
       team_(std::make_shared<Team>(context_of_host(context, placement_), neighbours,
                                    placement_.neighbours())),
-      links_(context, std::move(connections_.collectives)),
+      links_(context, std::move(connections_.collectives), connections_.addresses.size()),
       plan_(make_plan(context,
                       measure_network(context, placement_.ranks_of(1).front(), links_,
                                       team_->policy(), steady_clock::now() + context.timeout),
@@ -166,9 +226,11 @@ Routes HostGroup::take_routes() {
 std::string describe(const HostGroup& group) {
   const Placement& placement = group.placement();
   const PartialSums::Values& values = group.partial_sums().ordered();
-  std::string text = fmt::format("{} hosts, {} lane{} over TCP from {} ({})", placement.hosts(),
-                                 placement.lanes(), placement.lanes() == 1 ? "" : "s",
-                                 group.address(), group.links().congestion_control());
+  const int streams = group.links().streams();
+  std::string text = fmt::format(
+      "{} hosts, {} lane{} over TCP from {} ({}{})", placement.hosts(), placement.lanes(),
+      placement.lanes() == 1 ? "" : "s", fmt::join(group.addresses(), " and "),
+      streams == 1 ? "" : fmt::format("{} streams, ", streams), group.links().congestion_control());
   text += fmt::format(", {} to the next host", to_text(group.plan().network()));
   if (values.most > 1)
     text += fmt::format(", sums of floats travel as up to {} values of a host", values.most);

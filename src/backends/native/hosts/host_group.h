@@ -39,14 +39,16 @@ class HostGroup {
 
   // For Messages; once.
   Routes take_routes();
-  const std::string& address() const noexcept { return connections_.address; }
+  // Of this host, on the networks that its collectives go over.
+  const std::vector<std::string>& addresses() const noexcept { return connections_.addresses; }
 
  private:
   struct Connections {
-    std::vector<std::string> hosts;  // by rank, equal on one host
-    std::string address;             // of this host
-    std::string forced;              // rank 0's plan between hosts
-    std::vector<Mesh::Connection> collectives, messages;
+    std::vector<std::string> hosts;                          // by rank, equal on one host
+    std::vector<std::string> addresses;                      // of this host
+    std::string forced;                                      // rank 0's plan between hosts
+    std::vector<std::vector<Mesh::Connection>> collectives;  // by stream
+    std::vector<Mesh::Connection> messages;
   };
   static Connections connect(const BackendContext& context);
 
@@ -60,8 +62,8 @@ class HostGroup {
   Scratch scratch_;
 };
 
-// "2 hosts with 4 lanes over TCP from 10.0.0.1 (cubic), 21 us and 1.17 GB/s to the next host", and
-// what that means for sums of floats.
+// "2 hosts, 4 lanes over TCP from 10.0.0.1 (cubic), 21 us and 1.17 GB/s to the next host", and what
+// that means for sums of floats.
 std::string describe(const HostGroup& group);
 
 }}}  // namespace c10d::v0::native

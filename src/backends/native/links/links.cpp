@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/links/links.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,6 +15,7 @@
 
 #include "src/backends/common/failures.h"
 #include "src/base/members.h"
+#include "src/net/address.h"
 #include "src/net/socket.h"
 #include "src/sync/wait_look.h"
 
@@ -25,6 +27,8 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLongestSleep{1};
 constexpr std::chrono::microseconds kSpinning{200};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
+// Longer than it takes to know that a host is silent on the links between ranks.
+constexpr std::chrono::milliseconds kSilence{2200}, kSilenceLook{100};
 
 // As large as one direction may have under way; the kernel's own growth is paced by what it saw
 // before. A process that may not have so much leaves it to the kernel.
@@ -43,40 +47,79 @@ msghdr message_of(std::span<iovec> pieces) noexcept {
 
 }  // namespace
 
-Links::Links(const BackendContext& context, std::vector<Mesh::Connection> connections)
-    : lines_(static_cast<std::size_t>(context.size)) {
-  for (Mesh::Connection& one : connections) {
-    set_buffers(one.socket.get());
-    auto& line = lines_[static_cast<std::size_t>(one.neighbour)];
-    line.reset(new Line{one.neighbour, std::move(one.socket), {}});
-  }
+Links::Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections,
+             std::size_t networks)
+    : streams_(connections.size()),
+      networks_(networks),
+      lines_(static_cast<std::size_t>(context.size) * streams_) {
+  for (std::size_t stream = 0; stream < streams_; ++stream)
+    for (Mesh::Connection& one : connections[stream]) {
+      set_buffers(one.socket.get());
+      auto& line = lines_[static_cast<std::size_t>(one.neighbour) * streams_ + stream];
+      line.reset(new Line{one.neighbour, std::move(one.socket), {}});
+    }
   active_.reserve(lines_.size());
+}
+
+Links::Part Links::part_of(std::size_t bytes, std::size_t stream, std::size_t turn) const noexcept {
+  const std::size_t chunks = (bytes + Stream::kChunkBytes - 1) / Stream::kChunkBytes;
+  const std::size_t place = (stream + turn) % streams_;
+  const auto end_of = [&](std::size_t places) {
+    return std::min(bytes, chunks * places / streams_ * Stream::kChunkBytes);
+  };
+  return {end_of(place), end_of(place + 1) - end_of(place)};
 }
 
 void Links::activate(Line& line) {
   if (is_busy(line) && !std::exchange(line.is_active, true)) active_.push_back(&line);
 }
 
+// Each stream has a part of each block, if only an empty one: so all have the same number of them.
 void Links::send(int rank, const std::byte* from, std::size_t bytes, std::uint64_t sequence) {
-  Line& line = *lines_[static_cast<std::size_t>(rank)];
-  line.stream.send(from, bytes, sequence);
-  activate(line);
+  const std::size_t turn = posted_sends(rank);
+  for (std::size_t stream = 0; stream < streams_; ++stream) {
+    const Part part = part_of(bytes, stream, turn);
+    Line& one = line(rank, stream);
+    one.stream.send(from + part.first, part.bytes, sequence);
+    activate(one);
+  }
 }
 
 void Links::receive(int rank, std::byte* to, std::size_t bytes, std::uint64_t sequence) {
-  Line& line = *lines_[static_cast<std::size_t>(rank)];
-  line.stream.receive(to, bytes, sequence);
-  activate(line);
+  const std::size_t turn = posted_receives(rank);
+  for (std::size_t stream = 0; stream < streams_; ++stream) {
+    const Part part = part_of(bytes, stream, turn);
+    Line& one = line(rank, stream);
+    one.stream.receive(to + part.first, part.bytes, sequence);
+    activate(one);
+  }
 }
 
-void Links::lose(Line& line, std::string why, bool corrupt) {
+template <std::size_t (Stream::*Count)() const noexcept>
+std::size_t Links::least_of(int rank) const noexcept {
+  std::size_t least = (line(rank, 0).stream.*Count)();
+  for (std::size_t stream = 1; stream < streams_; ++stream)
+    least = std::min(least, (line(rank, stream).stream.*Count)());
+  return least;
+}
+
+std::size_t Links::posted_sends(int rank) const noexcept {
+  return line(rank, 0).stream.posted_sends();
+}
+std::size_t Links::posted_receives(int rank) const noexcept {
+  return line(rank, 0).stream.posted_receives();
+}
+std::size_t Links::sent(int rank) const noexcept { return least_of<&Stream::sent>(rank); }
+std::size_t Links::received(int rank) const noexcept { return least_of<&Stream::received>(rank); }
+
+void Links::lose(Line& line, std::string why, Code code, bool is_reason) {
   line.stream.end(why);
-  if (!lost_) lost_ = {line.rank, std::move(why), corrupt};
+  if (!lost_) lost_ = {line.rank, std::move(why), code, is_reason};
 }
 
 Failure Links::failure_of_loss(const BackendContext& context) const {
   const Member& peer = context.members[static_cast<std::size_t>(lost_->rank)];
-  return caused_by(peer, failure_in(context, lost_->corrupt ? Code::corrupt : Code::link_lost,
+  return caused_by(peer, failure_in(context, lost_->code,
                                     fmt::format("the connection of rank {} to {} is lost: {}",
                                                 context.rank, name_of(peer), lost_->why)));
 }
@@ -92,7 +135,8 @@ bool Links::write(Line& line) {
     if (count < 0) {
       // What the other end said before it ended can still be read, if it is awaited.
       const bool ended = errno == EPIPE || errno == ECONNRESET;
-      if (errno != EAGAIN && !(ended && line.stream.awaits())) lose(line, error_text(errno), false);
+      if (errno != EAGAIN && !(ended && line.stream.awaits()))
+        lose(line, error_text(errno), Code::link_lost, false);
       return moved;
     }
     line.stream.wrote(static_cast<std::size_t>(count));
@@ -112,12 +156,12 @@ bool Links::read(Line& line) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return moved;
     if (count <= 0) {
-      lose(line, count == 0 ? "its connection ended" : error_text(errno), false);
+      lose(line, count == 0 ? "its connection ended" : error_text(errno), Code::link_lost, false);
       return moved;
     }
     line.stream.read(static_cast<std::size_t>(count));
     budget -= std::min(budget, static_cast<std::size_t>(count));
-    if (!line.stream.problem().empty()) lose(line, line.stream.problem(), true);
+    if (!line.stream.problem().empty()) lose(line, line.stream.problem(), Code::corrupt, true);
     moved = true;
   }
   return moved;
@@ -144,7 +188,10 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
   constexpr int kLookPeriod = 16;
   if (waiting.turns++ % kLookPeriod == 0) {
     if (waiting.control.broken()) return End::broken;
-    if (steady_clock::now() >= waiting.deadline) return End::timed_out;
+    const Deadline now = steady_clock::now();
+    if (now >= waiting.deadline) return End::timed_out;
+    if (networks_ > 1 && now >= waiting.next_look) look_for_silence(waiting, now);
+    if (lost_) return End::lost;
   }
   if (Fiber::running()) {
     Fiber::yield(moved ? Poll::busy : Poll::idle);
@@ -169,6 +216,26 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
   return End::ready;
 }
 
+// What a rank does not read is acknowledged by its host all the same.
+void Links::look_for_silence(Waiting& waiting, Deadline now) {
+  waiting.next_look = now + kSilenceLook;
+  for (Line* const line : active_) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (::getsockopt(line->socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
+    const Deadline acknowledged = now - std::chrono::milliseconds(info.tcpi_last_ack_recv);
+    line->heard =
+        std::max({line->heard, waiting.since, info.tcpi_unacked == 0 ? now : acknowledged});
+    if (now - line->heard > kSilence)
+      lose(*line,
+           fmt::format("for {} nothing was acknowledged of what was sent from {}; is that network "
+                       "cut, while the first of C10D_NET_INTERFACE is not?",
+                       std::chrono::duration_cast<std::chrono::milliseconds>(kSilence),
+                       local_address(line->socket.get()).host()),
+           Code::link_lost, true);
+  }
+}
+
 void Links::sleep(Deadline deadline) const {
   std::vector<pollfd> entries;
   for (const Line* const line : active_) {
@@ -182,6 +249,7 @@ std::vector<int> Links::awaited() const {
   std::vector<int> ranks;
   for (const Line* const line : active_) ranks.push_back(line->rank);
   std::ranges::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 

@@ -17,19 +17,27 @@
 
 namespace c10d { inline namespace v0 { namespace native {
 
-// A connection to every rank on other hosts, for the collectives of a group. There is no thread:
-// whoever waits here drives all of them. For one thread at a time.
+// Connections to every rank on other hosts, for the collectives of a group: one for each stream.
+// Each block is divided among the streams, in whole chunks, the same way on both ranks. There is no
+// thread: whoever waits here drives all of them. For one thread at a time.
 class Links {
  public:
-  // `connections` have said nothing yet.
-  Links(const BackendContext& context, std::vector<Mesh::Connection> connections);
+  // `connections`: of each stream, that have said nothing yet. `networks`: over how many they go.
+  // Of several, one may be cut while ranks hear of each other over another: then a connection is
+  // lost on which nothing is acknowledged.
+  Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections,
+        std::size_t networks);
 
   // Posts a block to or from a rank on another host: see Stream.
   void send(int rank, const std::byte* from, std::size_t bytes, std::uint64_t sequence);
   void receive(int rank, std::byte* to, std::size_t bytes, std::uint64_t sequence);
   // Sends what the connections take at once.
   void push();
-  Stream& stream(int rank) noexcept { return lines_[static_cast<std::size_t>(rank)]->stream; }
+  // How many blocks were posted to and from a rank, and how many of the first of them are through.
+  std::size_t posted_sends(int rank) const noexcept;
+  std::size_t posted_receives(int rank) const noexcept;
+  std::size_t sent(int rank) const noexcept;
+  std::size_t received(int rank) const noexcept;
   // Whether all that was posted is through.
   bool idle() const noexcept { return active_.empty(); }
 
@@ -49,11 +57,14 @@ class Links {
   }
   // How long to look for why a connection ended: a host is known to be silent after two seconds.
   static constexpr std::chrono::seconds kLossPatience{3};
-  // After await() returned `lost`: what was lost, as a failure of the rank at the other end.
+  // After await() returned `lost`: what was lost, as a failure of the rank at the other end, and
+  // whether that is the reason, or the end of the rank or its host may be.
   Failure failure_of_loss(const BackendContext& context) const;
+  bool loss_is_reason() const noexcept { return lost_->is_reason; }
   // The ranks to or from which blocks are not through, ascending.
   std::vector<int> awaited() const;
 
+  int streams() const noexcept { return static_cast<int>(streams_); }
   // "reno", as the kernel names the congestion control of the connections.
   std::string congestion_control() const;
 
@@ -63,31 +74,48 @@ class Links {
     RankSocket socket;
     Stream stream;
     bool is_active = false;
+    Deadline heard{};  // when nothing was unacknowledged, or something was acknowledged
   };
   struct Loss {
     int rank;
     std::string why;
-    bool corrupt;
+    Code code;
+    bool is_reason;
   };
   struct Waiting {
     const WaitPolicy& policy;
     const Control& control;
     Deadline deadline;
+    Deadline since = std::chrono::steady_clock::now();
+    Deadline next_look = since;  // for silence
     int turns = 0;
-    std::chrono::steady_clock::time_point spins_since{};
+    Deadline spins_since{};
   };
   static bool is_busy(const Line& line) noexcept {
     return line.stream.sends() || line.stream.awaits();
   }
+  Line& line(int rank, std::size_t stream) const noexcept {
+    return *lines_[static_cast<std::size_t>(rank) * streams_ + stream];
+  }
+  struct Part {
+    std::size_t first, bytes;
+  };
+  // Of a block, what a stream carries; `turn`: of the blocks before it, so that those of one chunk
+  // go by turns.
+  Part part_of(std::size_t bytes, std::size_t stream, std::size_t turn) const noexcept;
+  template <std::size_t (Stream::*Count)() const noexcept>
+  std::size_t least_of(int rank) const noexcept;
   void activate(Line& line);  // if it is busy
   bool progress();
   bool write(Line& line);
   bool read(Line& line);
-  void lose(Line& line, std::string why, bool corrupt);
+  void lose(Line& line, std::string why, Code code, bool is_reason);
+  void look_for_silence(Waiting& waiting, Deadline now);
   End turn(Waiting& waiting, bool moved);
   void sleep(Deadline deadline) const;
 
-  std::vector<std::unique_ptr<Line>> lines_;  // by rank; null: on this host
+  const std::size_t streams_, networks_;
+  std::vector<std::unique_ptr<Line>> lines_;  // by rank, then stream; null: on this host
   std::vector<Line*> active_;                 // with blocks that are not through
   std::optional<Loss> lost_;
 };

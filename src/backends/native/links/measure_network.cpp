@@ -125,7 +125,7 @@ class Pair {
     }
     Failure failure = links_.failure_of_loss(context_);
     Control& control = *context_.control;
-    throw_failure(failure.code == Code::corrupt
+    throw_failure(links_.loss_is_reason()
                       ? *control.fail(std::move(failure))
                       : *control.resolve_cause(std::move(failure), Links::kLossPatience));
   }
