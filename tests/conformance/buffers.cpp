@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 namespace c10d::conformance {
 namespace {
@@ -44,6 +45,7 @@ void Buffers::start(const Buffer<std::uint8_t>* allocated, std::size_t bytes) {
 std::byte* Buffers::take(std::size_t bytes, std::size_t shift) {
   std::size_t at = used_ + kGuard;
   at += (64 - (reinterpret_cast<std::uintptr_t>(base_) + at) % 64) % 64 + shift;
+  if (at + bytes + kGuard > size_) throw std::length_error("a case takes more than it announced");
   guards_.push_back({used_, at});
   used_ = at + bytes;
   guards_.push_back({used_, used_ + kGuard});

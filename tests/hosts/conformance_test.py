@@ -17,11 +17,11 @@ OURS = ("native", "gloo")  # c10d-run starts them
 
 
 class Conformance(test_bed.TwoHosts):
-    def check(self, *ranks, forced="", only="", one_in=1, more=()):
+    def check(self, *ranks, forced="", only="", one_in=1, more=(), tests="*"):
         """With so many ranks on the hosts, and native's algorithm between them; only such cases,
         of THIN one in so many. `more`: options of c10d-run."""
         hosts = self.hosts(*ranks)
-        words = [PROGRAMS / "conformance", "--gtest_filter=Processes.*",
+        words = [PROGRAMS / "conformance", f"--gtest_filter=Processes.{tests}",
                  f"--thin={int(THIN) * one_in}", f"--only={only}",
                  f"--backend={LAUNCHER if LAUNCHER in OURS else 'mpi'}"]
         plan = {"C10D_NATIVE_HOSTS_PLAN": forced} if forced else {}
@@ -68,6 +68,9 @@ class FourHosts(Conformance):
 
     def test_two_ranks_on_each(self):
         self.check(2, 2, 2, 2, forced="halving", only="all_reduce")
+
+    def test_sixteen_ranks_on_each(self):
+        self.check(16, 16, 16, 16, one_in=10, tests="ResultsAreRight")
 
     def test_uneven_hosts(self):
         for forced in ("", "dissemination"):

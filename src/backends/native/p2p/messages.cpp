@@ -22,11 +22,13 @@ constexpr std::size_t kSpares = 256;
 constexpr int kIdleSteps = 64;
 constexpr std::chrono::milliseconds kTurn{1};
 // How long a thread spins at sockets since something moved: not long, for the peer that it waits
-// for may need its CPU. Then how long it sleeps there: less where a message may come by memory,
-// which does not wake it.
+// for may need its CPU. Then how long it sleeps there.
 constexpr std::chrono::microseconds kSpinningAtSockets{100};
 constexpr std::chrono::milliseconds kSleep{1};
-constexpr std::chrono::microseconds kNap{100};
+// Less where a message may come by memory, which does not wake it: a part of the time that it has
+// waited, so that a message is late by a part of that.
+constexpr std::chrono::microseconds kShortestNap{100};
+constexpr int kNapPart = 16;
 // Why a connection ended shows moments later.
 constexpr std::chrono::seconds kReasonPatience{5};
 constexpr Deadline::rep kNever = Deadline::max().time_since_epoch().count();
@@ -160,19 +162,18 @@ void Messages::count(const Transfer& transfer, int by) noexcept {
 
 template <class Ready>
 WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline deadline,
-                             Ready&& ready) {
+                             Ready&& ready, Deadline idle_since) {
   bool moved = false;
   if (!places.sockets)
     return wait_until({policy, control_, deadline, nullptr}, team_->lines(team_->rank()).mailbox,
                       [&] { return ready(moved); });
   constexpr int kLookPeriod = 16;  // turns, while no time passes in them
-  Deadline spins_until{};          // none: it begins with the next turn
   for (int i = 0;; i = (i + 1) % kLookPeriod) {
     moved = false;
     if (ready(moved)) return WaitResult::ready;
     if (i == 0 && control_.broken()) return WaitResult::broken;
     if (i == 0 && steady_clock::now() >= deadline) return WaitResult::timed_out;
-    if (moved) spins_until = {};
+    if (moved) idle_since = {};
     if (Fiber::running()) {
       Fiber::yield(moved ? Poll::busy : Poll::idle);
       i = -1;
@@ -180,15 +181,16 @@ WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline d
     }
     if (moved) continue;
     const auto now = steady_clock::now();
-    if (spins_until == Deadline{})
-      spins_until = now + (policy.spins() ? Duration(kSpinningAtSockets) : Duration{});
-    if (now < spins_until) {
+    if (idle_since == Deadline{}) idle_since = now;
+    const Duration idle = now - idle_since;
+    if (policy.spins() && idle < kSpinningAtSockets) {
       policy.pause();
       continue;
     }
     WaitLook::due();
-    wires_.sleep(
-        std::min<Duration>(deadline - now, places.memory ? Duration(kNap) : Duration(kSleep)));
+    const Duration nap =
+        places.memory ? std::clamp<Duration>(idle / kNapPart, kShortestNap, kSleep) : kSleep;
+    wires_.sleep(std::min<Duration>(deadline - now, nap));
     i = -1;
   }
 }
@@ -272,6 +274,7 @@ Work Messages::start(const Call& call) {
     must_step = !stepping_;
     stepping_ = true;
     idle_steps_ = 0;
+    if (!wires_.empty()) idle_since_ = steady_clock::now();
   }
   if (must_step)
     add_progress([self = shared_from_this()] { return self->step(); }, Start::when_awake);
@@ -283,12 +286,15 @@ bool Messages::drive() {
   constexpr std::size_t kUsualBytes = std::size_t{1} << 20;
   const WaitPolicy policy = patient(team_->policy(), kUsualBytes);
   const auto now = steady_clock::now();
-  const WaitResult result = wait_at(places_of_pending(), policy, now + kTurn, [&](bool& moved) {
+  const auto turn = [&](bool& moved) {
     MutexLock lock(mutex_);
     moved = progress_async();
     expire(now);
+    if (moved) idle_since_ = steady_clock::now();
     return moved || pending_.empty();
-  });
+  };
+  const WaitResult result =
+      wait_at(places_of_pending(), policy, now + kTurn, turn, idle_since_.load());
   if (result == WaitResult::ready && wires_.empty()) return true;
   std::optional<Failure> lost;
   {

@@ -53,9 +53,11 @@ class Messages : public std::enable_shared_from_this<Messages> {
   Places places_of(int peer) const noexcept;
   // For a thread that waits: it drives the async ops, too.
   Places places_of_pending();
-  // Waits as wait_until() does, and looks where it must. `ready(moved)` may set `moved`.
+  // Waits as wait_until() does, and looks where it must. `ready(moved)` may set `moved`. At sockets
+  // it spins for a moment since `idle_since`: none is now.
   template <class Ready>
-  WaitResult wait_at(Places places, const WaitPolicy& policy, Deadline deadline, Ready&& ready);
+  WaitResult wait_at(Places places, const WaitPolicy& policy, Deadline deadline, Ready&& ready,
+                     Deadline idle_since = {});
   Failure link_lost(const Call& call, const TransferEngine::Loss& loss) const;
   // Of an async op that waits for a rank whose connection is lost.
   std::optional<Failure> loss_of_pending() const C10D_REQUIRES(mutex_);
@@ -81,6 +83,8 @@ class Messages : public std::enable_shared_from_this<Messages> {
   Control& control_;
   std::atomic<int> waiting_{0};
   std::atomic<Deadline::rep> earliest_{Deadline::max().time_since_epoch().count()};
+  // Of async ops over sockets: when one of them began, or moved.
+  std::atomic<Deadline> idle_since_{};
   Mutex mutex_;
   std::shared_ptr<const std::function<bool()>> drive_ C10D_GUARDED_BY(mutex_);
   CondVar drained_;
