@@ -129,8 +129,10 @@ void check_descriptors(const BackendContext& context, std::size_t far, std::size
                  context.rank));
 }
 
-BackendContext context_of_host(const BackendContext& context, const Placement& placement) {
+BackendContext context_of_host(const BackendContext& context, const Placement& placement,
+                               Deadline deadline) {
   BackendContext own = context;
+  own.timeout = std::max<Duration>(deadline - steady_clock::now(), Duration::zero());
   own.rank = placement.place();
   own.size = placement.ranks_on(placement.host());
   own.store = make_prefix_store(fmt::format("host{}", placement.host()), context.store);
@@ -148,8 +150,7 @@ HostPlan make_plan(const BackendContext& context, const NetworkProfile& network,
 
 }  // namespace
 
-HostGroup::Connections HostGroup::connect(const BackendContext& context) {
-  const Deadline deadline = steady_clock::now() + context.timeout;
+HostGroup::Connections HostGroup::connect(const BackendContext& context, Deadline deadline) {
   Connections made{.hosts = {},
                    .addresses = addresses_between_hosts(context),
                    .forced = {},
@@ -203,16 +204,19 @@ HostGroup::Connections HostGroup::connect(const BackendContext& context) {
 }
 
 HostGroup::HostGroup(const BackendContext& context, int neighbours)
+    : HostGroup(context, neighbours, steady_clock::now() + context.timeout) {}
+
+HostGroup::HostGroup(const BackendContext& context, int neighbours, Deadline deadline)
     : context_(context),
-      connections_(connect(context)),
+      connections_(connect(context, deadline)),
       placement_(context.rank, connections_.hosts),
       partial_sums_(placement_),
-      team_(std::make_shared<Team>(context_of_host(context, placement_), neighbours,
+      team_(std::make_shared<Team>(context_of_host(context, placement_, deadline), neighbours,
                                    placement_.neighbours())),
       links_(context, std::move(connections_.collectives), connections_.addresses.size()),
       plan_(make_plan(context,
                       measure_network(context, placement_.ranks_of(1).front(), links_,
-                                      team_->policy(), steady_clock::now() + context.timeout),
+                                      team_->policy(), deadline),
                       std::move(connections_.forced))) {}
 
 Routes HostGroup::take_routes() {

@@ -50,7 +50,9 @@ class HostGroup {
     std::vector<std::vector<Mesh::Connection>> collectives;  // by stream
     std::vector<Mesh::Connection> messages;
   };
-  static Connections connect(const BackendContext& context);
+  // All of it by then.
+  HostGroup(const BackendContext& context, int neighbours, Deadline deadline);
+  static Connections connect(const BackendContext& context, Deadline deadline);
 
   const BackendContext context_;
   Connections connections_;
