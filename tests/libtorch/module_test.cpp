@@ -504,6 +504,123 @@ TEST(LibTorch, BackwardTooOftenIsHeardByAll) {
   });
 }
 
+std::vector<ShardedUnit> units_of(const std::shared_ptr<Net>& net) {
+  return {{"first", net->first.ptr(), [net](const auto& x) { return torch::tanh(net->first(x)); }},
+          {"last", net->last.ptr(), [net](const auto& x) { return net->last(x); }}};
+}
+
+void take_step(ShardedSequence& model, int shards, std::int64_t step) {
+  std::int64_t count = 0;
+  std::vector<torch::Tensor> own;
+  for (int shard = model.owned().first; shard < model.owned().last; ++shard) {
+    const auto [first, last] = samples_of(batch_of(step), shards, shard);
+    count += last - first;
+    own.push_back(first == last ? torch::Tensor() : inputs(step, first, last));
+  }
+  const auto loss = [](std::size_t, const torch::Tensor& y) { return y.square().sum(); };
+  EXPECT_EQ(model.step(own, loss, {.samples = count}).samples, batch_of(step));
+}
+
+// Trains, saves, and loads the checkpoint into a whole module.
+std::vector<torch::Tensor> trained_sharded(const ProcessGroup& group, const FsdpOptions& options,
+                                           const std::string& directory) {
+  ShardedSequence model(group, units_of(std::make_shared<Net>(group.rank())), options);
+  torch::optim::SGD optimizer(model.parameters(), 0.2);
+  const int shards = options.mode == ReduceMode::fast ? group.size() : options.shards;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    take_step(model, shards, step);
+    optimizer.step();
+    model.sync_parameters();
+  }
+  save(group, directory, {.step = kSteps, .parts = model.parts()});
+  const auto whole = std::make_shared<Net>(7);
+  DistributedModule ddp(group, whole);
+  Snapshot snapshot{.parts = ddp.parts()};
+  EXPECT_TRUE(load(group, directory, snapshot));
+  EXPECT_TRUE(model.forward(inputs(9, 0, 2)).equal(whole->forward(inputs(9, 0, 2))));
+  return whole->parameters();
+}
+
+TEST(LibTorch, ShardedBitsAreThoseOfDistributedModule) {
+  std::mutex mutex;
+  std::vector<torch::Tensor> expected;
+  run_ranks("native", 1, [&](ProcessGroup& group) { expected = trained(group, reproducible()); });
+  for (const int size : {1, 2, 3, 4})
+    for (const Sharding& sharding : {kZero1, kZero2, kZero3}) {
+      const TemporaryDirectory directory;
+      run_ranks("native", size, [&](ProcessGroup& group) {
+        const auto weights = trained_sharded(
+            group, {.sharding = sharding, .mode = ReduceMode::reproducible, .shards = kShards},
+            directory.path());
+        const std::lock_guard lock(mutex);
+        EXPECT_TRUE(same(weights, expected)) << size << " ranks";
+      });
+    }
+}
+
+TEST(LibTorch, ShardedMeanOverAllSamplesInModeFast) {
+  const auto expected = trained_alone();
+  const TemporaryDirectory directory;
+  run_ranks("native", 3, [&](ProcessGroup& group) {
+    const auto weights = trained_sharded(group, {}, directory.path());
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      EXPECT_TRUE(weights[i].allclose(expected[i], 1e-4, 1e-6)) << i;
+  });
+}
+
+// Rank 1 has another error than the others.
+void expect_step_fails(const std::function<void(ShardedSequence&, bool is_odd)>& step,
+                       const std::string& text) {
+  contract::Latch heard(3);
+  run_ranks("native", 3, [&](ProcessGroup& group) {
+    ShardedSequence model(group, units_of(std::make_shared<Net>()));
+    const bool is_odd = group.rank() == 1;
+    EXPECT_THAT(text_of([&] { step(model, is_odd); }), HasSubstr(text));
+    heard.arrive_and_wait();
+  });
+}
+
+TEST(LibTorch, ShardedStepThatFailsIsHeardByAll) {
+  const auto square = [](std::size_t, const torch::Tensor& y) { return y.square().sum(); };
+  expect_step_fails(
+      [&](ShardedSequence& model, bool is_odd) {
+        model.step(is_odd ? std::vector<torch::Tensor>() : std::vector{inputs(0, 0, 1)}, square,
+                   {.samples = 1});
+      },
+      "0 inputs on rank 1, which has 1 shards");
+  expect_step_fails(
+      [&](ShardedSequence& model, bool is_odd) {
+        model.step({is_odd ? torch::zeros({1, 7}) : inputs(0, 0, 1)}, square, {.samples = 1});
+      },
+      "mat1 and mat2 shapes cannot be multiplied");
+}
+
+TEST(LibTorch, ShardedRefusesWhatMakesNoSense) {
+  const auto refusal =
+      [](const std::function<void(ProcessGroup&, const std::shared_ptr<Net>&)>& make) {
+        std::string text;
+        run_ranks("native", 1, [&](ProcessGroup& group) {
+          text = text_of([&] { make(group, std::make_shared<Net>()); });
+        });
+        return text;
+      };
+  EXPECT_THAT(refusal([](ProcessGroup& group, const std::shared_ptr<Net>& net) {
+                std::vector<ShardedUnit> units = units_of(net);
+                units.push_back({"again", net->last.ptr(), units[1].forward});
+                ShardedSequence(group, units);
+              }),
+              HasSubstr("a parameter of unit again is in a unit before"));
+  EXPECT_THAT(refusal([](ProcessGroup& group, const std::shared_ptr<Net>& net) {
+                ShardedSequence(group, units_of(net), {.compute = DType::bf16});
+              }),
+              HasSubstr("compute is f32"));
+  EXPECT_THAT(refusal([](ProcessGroup& group, const std::shared_ptr<Net>& net) {
+                net->to(torch::kDouble);
+                ShardedSequence(group, units_of(net));
+              }),
+              HasSubstr("f64"));
+}
+
 C10D_ON_EACH_BACKEND(LibTorchOn);
 
 }}  // namespace c10d::parallel

@@ -23,6 +23,7 @@ class ModuleState {
   struct Item {
     at::Tensor tensor;  // shares its memory with the module
     ParamSpec spec;     // its name is that in the module
+    bool is_parameter;  // or else a buffer
   };
 
   // Collective. Throws mismatch on every rank, which names the first difference, when names,
@@ -32,8 +33,8 @@ class ModuleState {
   ModuleState(const ProcessGroup& group, const torch::nn::Module* module, const std::string& who,
               std::string_view options) {
     if (module != nullptr) {
-      for (const auto& item : module->named_parameters()) add(item.key(), item.value());
-      for (const auto& item : module->named_buffers()) add(item.key(), item.value());
+      for (const auto& item : module->named_parameters()) add(item.key(), item.value(), true);
+      for (const auto& item : module->named_buffers()) add(item.key(), item.value(), false);
     } else {
       problem_ = "there is no module";
     }
@@ -58,9 +59,9 @@ class ModuleState {
   }
 
  private:
-  void add(const std::string& name, const at::Tensor& tensor) {
+  void add(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
     if (!tensor.defined() || !seen_.insert(tensor.unsafeGetTensorImpl()).second) return;
-    items_.push_back({tensor, {}});
+    items_.push_back({tensor, {}, is_parameter});
     items_.back().spec.name = name;
     try {
       items_.back().spec = part_of(name, tensor).spec;
