@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# install.sh BUILD LIBDIR CXX MODULES: installs BUILD, moves the tree, and uses it from there.
+# install.sh BUILD LIBDIR CXX MODULES LIBTORCH: installs BUILD, moves the tree, and uses it there.
+# LIBTORCH is 1 where LibTorch is installed.
 set -euo pipefail
-build=$1 libdir=$2 cxx=$3 modules=${4//,/ }
+build=$1 libdir=$2 cxx=$3 modules=${4//,/ } libtorch=$5
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -61,6 +62,13 @@ consume found "-DC10D_COMPONENTS=$components" || { cat "$work/log"; fail configu
 cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
 "$work/found/consumer"
 "$work/found/trainer"
+if [[ $libtorch == 1 ]]; then
+  consume torch -DC10D_COMPONENTS=torch -DCMAKE_CXX_FLAGS=-O0 ||
+    { cat "$work/log"; fail "configure with LibTorch"; }
+  cmake --build "$work/torch" --target with_libtorch >"$work/log" ||
+    { cat "$work/log"; fail "build with LibTorch"; }
+  "$work/torch/with_libtorch"
+fi
 
 step docs/embedding.md
 # shellcheck source-path=SCRIPTDIR
@@ -95,6 +103,11 @@ for program in "${some[@]}"; do "$work/examples/$program" >"$work/log" || fail "
 
 step what must not be found
 if consume other_version -DC10D_WANTED=0.2; then fail "version 0.2 was found"; fi
+if consume no_torch -DC10D_COMPONENTS=torch -DCMAKE_DISABLE_FIND_PACKAGE_Torch=ON; then
+  fail "the component torch was found without LibTorch"
+fi
+grep -q "the component torch needs LibTorch" "$work/log" ||
+  { cat "$work/log"; fail "the error does not say that LibTorch is missing"; }
 if consume other_backend -DC10D_COMPONENTS=carrier_pigeon; then
   fail "the component carrier_pigeon was found"
 fi

@@ -91,7 +91,8 @@ BELOW = [
     # The library's own locks are those that the compiler checks; its clients cannot see them.
     (r"(mutex|condition_variable)$",
      r"(src/base/mutex\.h|(src/parallel|python/torch|bench|examples|tests)/)"),
-    (r"(torch|ATen|c10|pybind11)/", r"(python/torch/src|tests/torch)/"),
+    (r"(torch|ATen|c10|pybind11)/",
+     r"(python/torch/src|tests/((lib)?torch|install)|examples/libtorch)/|include/c10d/torch/"),
 ]
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
 BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")
@@ -209,7 +210,8 @@ def check_includes(tree):
                 tree.report(path, line, f'write "{name}" in quotes')
             elif not quoted and path.startswith("include/") and re.search(r"[/.]", name) \
                     and not (path.startswith("include/c10d/c/") and name in C_HEADERS) \
-                    and path != f"include/c10d/{name}":  # c10d/mpi.h is for <mpi.h>
+                    and path != f"include/c10d/{name}" \
+                    and not path.startswith("include/c10d/torch/"):  # <mpi.h>, LibTorch
                 tree.report(path, line, f"<{name}>: a public header uses only the standard library")
             for pattern, home in BELOW:
                 if not quoted and re.match(pattern, name) and not re.match(home, path):

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "c10d/process_group.h"
@@ -34,5 +35,14 @@ struct ParamSpec {
 
 // Gathers a text of every rank, by rank. Collective. Throws what all_gather_v() throws.
 C10D_API std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& own);
+
+// Checks that all ranks give the same `list` and the same `options`, a line of text, and that the
+// list is right: names are there and differ, no extent is negative. Collective. Throws mismatch on
+// every rank, which names the first difference. `problem` is what else this rank found wrong, empty
+// for nothing: then it throws InvalidArgument with that text, and the others mismatch with it.
+// `who` begins the messages.
+C10D_API void agree_on_parameters(const ProcessGroup& group, std::string_view who,
+                                  std::span<const ParamSpec> list, std::string_view options,
+                                  std::string problem = {});
 
 }}}  // namespace c10d::v0::parallel

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/gloo/backend.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <gloo/barrier.h>
 #include <gloo/common/error.h>
 #include <gloo/config.h>
 #include <gloo/transport/unbound_buffer.h>
@@ -26,6 +28,26 @@ const char* gloo_version() {
   static const std::string version =
       fmt::format("{}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
   return version.c_str();
+}
+
+std::string file_of(void* function) {
+  Dl_info found{};
+  return dladdr(function, &found) != 0 ? found.dli_fname : "";
+}
+
+// PyTorch's own builds of libtorch_cpu.so have a Gloo inside. In a program that links one, the
+// loader takes its functions for those of libgloo, and objects of one Gloo would go to the other.
+const char* why_unavailable() {
+  static const std::string why = [] {
+    const std::string gloo = file_of(reinterpret_cast<void*>(&gloo::barrier));
+    const bool is_linked_in = gloo == file_of(reinterpret_cast<void*>(&gloo_version));
+    if (is_linked_in || gloo.rfind("/libgloo") != std::string::npos) return std::string();
+    return fmt::format(
+        "this program has another Gloo, in {}, which takes the place of libgloo: "
+        "use native",
+        gloo);
+  }();
+  return why.c_str();
 }
 
 constexpr std::size_t kMaxPendingCollectives = 4096;
@@ -270,6 +292,7 @@ extern "C" __attribute__((visibility("default"))) const BackendModule* c10d_back
       .supports = gloo_supports,
       .create = [](BackendContext context) -> std::unique_ptr<Backend> {
         return std::make_unique<GlooBackend>(std::move(context), nullptr);
-      }};
+      },
+      .why_unavailable = why_unavailable};
   return &module;
 }

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# c10d::torch is c10d::parallel with LibTorch, for c10d/torch.h; or C10D_NO_LIBTORCH says why
+# there is none. LibTorch is that of CMAKE_PREFIX_PATH, or the system's.
+set(C10D_NO_LIBTORCH)
+if(NOT C10D_WITH_LIBTORCH)
+  set(C10D_NO_LIBTORCH "C10D_WITH_LIBTORCH is OFF")
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
+  set(C10D_NO_LIBTORCH "clang before 15 cannot read PyTorch's headers as C++20")
+elseif(C10D_SANITIZE)
+  set(C10D_NO_LIBTORCH "LibTorch is built without sanitizers")
+else()
+  find_package(Torch QUIET)
+  if(NOT Torch_FOUND)
+    set(C10D_NO_LIBTORCH "LibTorch is not installed (Debian: libtorch-dev), or not in "
+                         "CMAKE_PREFIX_PATH")
+    list(JOIN C10D_NO_LIBTORCH "" C10D_NO_LIBTORCH)
+  endif()
+endif()
+if(C10D_NO_LIBTORCH)
+  message(STATUS "c10d: LibTorch: left out, with examples/libtorch: ${C10D_NO_LIBTORCH}")
+else()
+  message(STATUS "c10d: LibTorch: ${Torch_VERSION} in ${TORCH_INSTALL_PREFIX}")
+  add_library(c10d_libtorch INTERFACE)
+  add_library(c10d::torch ALIAS c10d_libtorch)
+  target_link_libraries(c10d_libtorch INTERFACE c10d::parallel ${TORCH_LIBRARIES})
+endif()
