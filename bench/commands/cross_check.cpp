@@ -62,7 +62,8 @@ bool is_of_pytorch(const Loop& loop) { return loop.what == "PyTorch" || loop.wha
 // c10d-bench itself, with one MPI.
 struct Bench {
   LaunchOptions start;
-  std::string which;  // of its MPI's columns: "@" and what stands behind it, or empty
+  std::string which;      // of its MPI's columns: "@" and what stands behind it, or empty
+  std::string problem{};  // why it did not run
 };
 
 struct CrossCheck {
@@ -87,14 +88,15 @@ struct NamedMpi {
   std::string which;
 };
 
-// For an MPI that was given by its path beside the mpirun of one of its ABI, else on PATH; empty:
-// it is not there.
-std::string find_program(const Mpi& mpi, const std::vector<NamedMpi>& all,
+// For the mpirun on PATH on PATH, for an MPI that was given by its path beside the mpirun of one of
+// its ABI; empty: it is not there.
+std::string find_program(const NamedMpi& named, const std::vector<NamedMpi>& all,
                          const std::string& name) {
-  if (mpi.library.empty()) return is_on_path(name) ? name : "";
+  if (named.which.empty()) return is_on_path(name) ? name : "";
+  if (named.mpi.library.empty()) return "";
   for (const NamedMpi& other : all) {
     const fs::path beside = fs::path(other.mpi.mpirun).parent_path() / name;
-    if (!other.mpi.library.empty() && other.mpi.flavour == mpi.flavour &&
+    if (!other.mpi.library.empty() && other.mpi.flavour == named.mpi.flavour &&
         access(beside.c_str(), X_OK) == 0)
       return beside;
   }
@@ -114,7 +116,7 @@ void add_benchmarks_of_mpi(CrossCheck& check, const NamedMpi& named,
       {"OSU", {"osu_allreduce", "-m", fmt::format("{}:{}", kSizes[0], kSizes[3])}, 1},
       {"IMB", {"IMB-MPI1", "Allreduce", "-npmin", std::to_string(kRanks), "-msglog", "3:24"}, 3}};
   for (const Benchmark& benchmark : benchmarks) {
-    const std::string program = find_program(mpi, all, benchmark.command.front());
+    const std::string program = find_program(named, all, benchmark.command.front());
     if (program.empty()) continue;
     Loop loop;
     loop.what = benchmark.what;
@@ -200,6 +202,8 @@ CrossCheck make(const CrossCheckOptions& options) {
     }
     return check;
   }
+  if (check.behind_barriers || !options.mpis.empty())
+    throw InvalidArgument("--cross-check: no --mpi and no --sync own with --device cuda");
   require_a_gpu();
   check.ranks = std::clamp(cuda::device_count(), 1, kMostGpus);
   for (const std::string& python : options.pythons)
@@ -301,11 +305,11 @@ int run_launch(CrossCheck& check, const std::vector<std::size_t>& order) {
       if (const int signal = run_loop(check.loops[i])) return 128 + signal;
       continue;
     }
-    const Outcome ended = run_bench(check, check.benches[i - check.loops.size()]);
+    Bench& bench = check.benches[i - check.loops.size()];
+    if (!bench.problem.empty()) continue;
+    const Outcome ended = run_bench(check, bench);
     if (ended.signal != 0) return 128 + ended.signal;
-    if (ended.problem.empty()) continue;
-    fmt::print(stderr, "c10d-bench: run: {}\n", ended.problem);
-    return 1;
+    bench.problem = ended.problem;
   }
   return 0;
 }
@@ -328,6 +332,12 @@ int print_all(const CrossCheck& check, int launches) {
     const auto column = check.columns.find(loop.column);
     print_loop(loop, column == check.columns.end() ? Times{} : column->second, width, verdicts);
     failed = failed || (!loop.problem.empty() && !loop.absent && !is_of_pytorch(loop));
+  }
+  for (const Bench& bench : check.benches) {
+    if (bench.problem.empty()) continue;
+    failed = true;
+    fmt::print("c10d-bench run{}{}: {}\n", bench.which.empty() ? "" : " -B raw:mpi", bench.which,
+               bench.problem);
   }
   for (const Loop& loop : check.loops)
     if (!loop.about.empty()) fmt::print("\nbeside {}: {}\n", loop.column, loop.about);

@@ -148,9 +148,11 @@ std::vector<Network> chosen_networks() {
   std::vector<Network> networks;
   std::istringstream names(env("C10D_NET_INTERFACE").value_or(""));
   for (std::string name; std::getline(names, name, ',');) {
+    std::erase(name, ' ');
     const auto network = find_network(name);
     if (!network) throw_no_network(name);
-    networks.push_back(*network);
+    const auto is_same = [&](const Network& other) { return other.address == network->address; };
+    if (std::ranges::none_of(networks, is_same)) networks.push_back(*network);
   }
   return networks;
 }

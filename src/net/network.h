@@ -19,8 +19,9 @@ struct C10D_API Network {
 // The one that `name` says: an interface of this host, an address of it, or a subnet. IPv4 comes
 // before IPv6. Nothing when this host has none such.
 C10D_API std::optional<Network> find_network(const std::string& name);
-// Those of C10D_NET_INTERFACE, over which ranks of different hosts talk, in its order; none when it
-// is not set. Throws DistNetworkError (unreachable) when this host lacks one of them.
+// Those of C10D_NET_INTERFACE, over which ranks of different hosts talk, in its order and each
+// once; none when it is not set. Throws DistNetworkError (unreachable) when this host lacks one of
+// them.
 C10D_API std::vector<Network> chosen_networks();
 // The address of this host that ranks on other hosts reach: that of the first of chosen_networks(),
 // else the one from which packets to the first of `hosts` leave that is not this host itself, else

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -53,7 +54,8 @@ TEST_P(Async, TheDestructorWaitsUntilTheDeadlineEndsTheOp) {
 }
 
 // The failure of an op that nobody waits for, as the count of failures that nobody got.
-std::uint64_t unobserved_after(const std::string& backend, void (*end)(Work work)) {
+std::uint64_t unobserved_after(const std::string& backend,
+                               const std::function<void(Work work)>& end) {
   const std::uint64_t before = unobserved_failures();
   Latch over(1);
   run_ranks(backend, 2, [&](ProcessGroup& group) {
@@ -77,16 +79,14 @@ TEST_P(Async, AFailureThatNobodyGotIsCountedAndLogged) {
 }
 
 TEST_P(Async, DetachTellsTheEndOfTheOpAndAsksForNoFailure) {
-  static Latch* told = nullptr;
-  Latch ended(1);
-  told = &ended;
+  Latch told(1);
   EXPECT_EQ(unobserved_after(GetParam(),
-                             [](Work work) {
-                               detach(std::move(work), [](const Failure* failure) {
+                             [&](Work work) {
+                               detach(std::move(work), [&](const Failure* failure) {
                                  EXPECT_NE(failure, nullptr);
-                                 told->count_down();
+                                 told.count_down();
                                });
-                               told->wait();
+                               told.wait();
                              }),
             1u);
 }

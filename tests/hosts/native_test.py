@@ -16,6 +16,7 @@ import test_bed
 
 PROGRAMS = None
 MUCH = 16 << 20  # bytes of hosts-rank's large ops
+CUT_BY = 8.0     # seconds until a network that is cut is named, on a busy machine
 
 
 class Native(test_bed.RanksByHand):
@@ -89,13 +90,16 @@ class Native(test_bed.RanksByHand):
 
 class TwoNetworks(test_bed.TwoNetworks):
     def test_each_carries_half(self):
-        """Of what a lane sends; or of the lanes, each on a network of its own."""
-        for per_host, streams in (((1, 1), {}), ((2, 2), {"C10D_NET_STREAMS": "1"})):
+        """Of what a lane sends; or of the lanes, each on a network of its own. Of f16 the values
+        of hosts with several ranks are twice as long as the results."""
+        for per_host, what, streams in (((1, 1), "counted", {}),
+                                        ((2, 2), "counted", {"C10D_NET_STREAMS": "1"}),
+                                        ((2, 2), "counted_half", {})):
             each = self.bytes_of_a_reduction(PROGRAMS, *per_host, cables=("cable", "rail"),
-                                             C10D_NET_INTERFACE=self.NETWORKS, **streams)
-            print(f"{per_host}: {[round(sent / MUCH, 4) for sent in each]} of the bytes")
+                                             what=what, C10D_NET_INTERFACE=self.NETWORKS, **streams)
+            print(f"{per_host}, {what}: {[round(sent / MUCH, 4) for sent in each]} of the bytes")
             for sent in each:
-                self.assertLess(abs(sent - MUCH / 2), 0.05 * MUCH)
+                self.assertLess(abs(sent / sum(each) - 0.5), 0.05)
 
     def start_over_both(self, what):
         ranks = self.start_ranks(PROGRAMS, what, 2, 2, C10D_NET_INTERFACE=self.NETWORKS)
@@ -104,25 +108,38 @@ class TwoNetworks(test_bed.TwoNetworks):
         return ranks
 
     def test_one_that_is_cut_is_named(self):
-        """Silently, or the host sees it, too."""
+        """Silently, or the host that sends, or the one that receives, sees it, too."""
         rail = ("ip", "link", "set", "rail")
-        for cut, mend in ((lambda: self.swallow("second", ("out", "in")),
-                           lambda: self.let_through("second", ("out", "in"))),
-                          (lambda: self.namespaces[1].do(*rail, "down"),
-                           lambda: self.namespaces[1].do(*rail, "up"))):
-            ranks = self.start_over_both("large")
-            start = time.time_ns()
-            cut()
-            for running in ranks:
-                self.assertEqual(running.end(), 1)
-                said = re.search(r"(?m)^(\d+) link_lost \d .* from 10\.78\.0\.[12]; is that "
-                                 "network", running.err)
-                self.assertTrue(said, running.err)
-                self.assertLess((int(said[1]) - start) / 1e9, 6)
-            print(f"named after {(int(said[1]) - start) / 1e9:.1f} s")
-            mend()
-            for left in self.folder.glob("*-*"):
-                left.unlink()
+        cuts = [(lambda: self.swallow("second", ("out", "in")),
+                 lambda: self.let_through("second", ("out", "in")))]
+        cuts += [(lambda host=host: host.do(*rail, "down"), lambda host=host: host.do(*rail, "up"))
+                 for host in self.namespaces]
+        for what in ("large", "spread"):
+            for cut, mend in cuts:
+                ranks = self.start_over_both(what)
+                start = time.time_ns()
+                cut()
+                for running in ranks:
+                    self.assertEqual(running.end(), 1)
+                    said = re.search(r"(?m)^(\d+) link_lost \d .* from 10\.78\.0\.[12]; is that "
+                                     "network", running.err)
+                    self.assertTrue(said, running.err)
+                    self.assertLess((int(said[1]) - start) / 1e9, CUT_BY)
+                print(f"{what}: named after {(int(said[1]) - start) / 1e9:.1f} s")
+                mend()
+                for left in self.folder.glob("*-*"):
+                    left.unlink()
+
+    def test_a_rank_that_is_stopped_breaks_nothing(self):
+        ranks = self.start_over_both("large")
+        pid = int((self.folder / "ready-2").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(5)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(1)
+        self.check_alive(ranks)
+        (self.folder / "over").touch()
+        self.end_well(ranks)
 
     def test_one_that_is_cut_and_not_used_breaks_nothing(self):
         ranks = self.start_over_both("small")  # which go with their agreement, over the first one
@@ -143,7 +160,7 @@ class TwoNetworks(test_bed.TwoNetworks):
         for rank in ranks:
             self.assertEqual(rank.end(), 1)
             self.assertRegex(rank.err, r"(?m)^[0-9]+ mismatch 1 .*rank 1 \(host second, .* has 2 "
-                                       "streams to each rank on another host, and rank 0 has 1")
+                                       "streams over 2 networks to other hosts, and rank 0 has 1 ")
 
 
 class FourHosts(test_bed.RanksByHand):

@@ -120,6 +120,19 @@ void reduce_until(ProcessGroup& group, std::size_t count, const std::filesystem:
   }
 }
 
+// Data goes one way only.
+void spread_until(ProcessGroup& group, const std::filesystem::path& over) {
+  for (std::int64_t seen = 0; seen == 0;) {
+    std::vector<std::int64_t> data(std::size_t{1} << 17, group.rank());
+    group.broadcast(data, 0);
+    if (data.front() != 0 || data.back() != 0)
+      throw std::runtime_error("a wrong block passed as right");
+    std::vector<std::int64_t> there{group.rank() == 0 && std::filesystem::exists(over) ? 1 : 0};
+    group.broadcast(there, 0);
+    seen = there[0];
+  }
+}
+
 void await_failure(const ProcessGroup& group, const std::filesystem::path& over) {
   await(over, [&] {
     if (const auto failure = group.failure()) throw_failure(*failure);
@@ -148,6 +161,8 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
     await_failure(group, over);
   } else if (what == "small" || what == "large") {
     reduce_until(group, what == "small" ? 1 : std::size_t{8} << 20, over);
+  } else if (what == "spread") {
+    spread_until(group, over);
   } else if (what == "forming") {
     std::vector<int> all(static_cast<std::size_t>(group.size()));
     std::iota(all.begin(), all.end(), 0);
@@ -170,6 +185,10 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
   } else if (what == "once" || what == "counted") {
     if (what == "counted") await(folder / "go", [] {});
     reduce(group, kMuch);
+  } else if (what == "counted_half") {  // as many bytes of f16
+    await(folder / "go", [] {});
+    std::vector<std::uint16_t> zeros(kMuch * sizeof(std::int64_t) / sizeof(std::uint16_t));
+    group.all_reduce(View(zeros.data(), zeros.size(), DType::f16));
   } else if (what == "late") {
     if (group.rank() + 1 == group.size()) std::this_thread::sleep_for(std::chrono::seconds(3));
     reduce(group, kMuch);

@@ -270,10 +270,10 @@ class RanksByHand(TwoHosts):
                            C10D_BACKEND="native", **more)
                 for rank, host in enumerate(hosts)]
 
-    def bytes_of_a_reduction(self, programs, *per_host, cables=("cable",), **more):
+    def bytes_of_a_reduction(self, programs, *per_host, cables=("cable",), what="counted", **more):
         """That leave the first host on each cable for one large all_reduce, once the group
         stands."""
-        ranks = self.start_ranks(programs, "counted", *per_host, **more)
+        ranks = self.start_ranks(programs, what, *per_host, **more)
         for rank in range(len(ranks)):
             self.await_file(f"ready-{rank}", ranks)
         before = [self.bytes_on_the_cable(cable) for cable in cables]

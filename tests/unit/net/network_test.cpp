@@ -30,8 +30,13 @@ TEST(Network, ThatIsChosenMustBeThere) {
   setenv("C10D_NET_INTERFACE", "lo", 1);
   ASSERT_EQ(chosen_networks().size(), 1U);
   EXPECT_EQ(chosen_networks()[0].address, "127.0.0.1");
+  setenv("C10D_NET_INTERFACE", "127.0.0.0/8, lo", 1);
+  EXPECT_EQ(chosen_networks().size(), 1U) << "it is named twice";
+  for (const char* names : {"lo,,127.0.0.1", ",lo"}) {
+    setenv("C10D_NET_INTERFACE", names, 1);
+    EXPECT_THROW(chosen_networks(), DistNetworkError) << names;
+  }
   setenv("C10D_NET_INTERFACE", "127.0.0.0/8,lo", 1);
-  EXPECT_EQ(chosen_networks().size(), 2U);
   EXPECT_EQ(address_for_others({}), "127.0.0.1");
   setenv("C10D_NET_INTERFACE", "lo,240.0.0.0/4", 1);
   try {

@@ -37,9 +37,11 @@ using std::chrono::steady_clock;
 struct Introduction {
   std::string host, collectives, messages;  // identity, addresses: of each stream, and one
   std::string forced;                       // C10D_NATIVE_HOSTS_PLAN
+  std::string networks;                     // how many it has
 };
 constexpr std::array kIntroduced = {&Introduction::host, &Introduction::collectives,
-                                    &Introduction::messages, &Introduction::forced};
+                                    &Introduction::messages, &Introduction::forced,
+                                    &Introduction::networks};
 
 std::string to_bytes(const Introduction& own) {
   std::string bytes;
@@ -101,17 +103,20 @@ std::vector<std::string> words_of(const std::string& text) {
 
 // Every rank sees what all others have, and so all find the same difference.
 void check_streams(const BackendContext& context, const std::vector<Introduction>& all) {
-  const std::size_t expected = words_of(all.front().collectives).size();
+  const auto text_of = [](const Introduction& one) {
+    return fmt::format("{} streams over {} networks", words_of(one.collectives).size(),
+                       one.networks);
+  };
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    const std::size_t streams = words_of(all[rank].collectives).size();
-    if (streams == expected) continue;
+    if (text_of(all[rank]) == text_of(all.front())) continue;
     const Member& member = context.members[rank];
     throw_failure(caused_by(
-        member, failure_in(context, Code::mismatch,
-                           fmt::format("{} has {} streams to each rank on another host, and rank 0 "
-                                       "has {}: C10D_NET_INTERFACE must name as many networks on "
-                                       "every host, and C10D_NET_STREAMS be the same",
-                                       name_of(member), streams, expected))));
+        member,
+        failure_in(context, Code::mismatch,
+                   fmt::format("{} has {} to other hosts, and rank 0 has {}: "
+                               "C10D_NET_INTERFACE must name as many networks on every "
+                               "host, and C10D_NET_STREAMS be the same",
+                               name_of(member), text_of(all[rank]), text_of(all.front())))));
   }
 }
 
@@ -129,10 +134,8 @@ void check_descriptors(const BackendContext& context, std::size_t far, std::size
                  context.rank));
 }
 
-BackendContext context_of_host(const BackendContext& context, const Placement& placement,
-                               Deadline deadline) {
+BackendContext context_of_host(const BackendContext& context, const Placement& placement) {
   BackendContext own = context;
-  own.timeout = std::max<Duration>(deadline - steady_clock::now(), Duration::zero());
   own.rank = placement.place();
   own.size = placement.ranks_on(placement.host());
   own.store = make_prefix_store(fmt::format("host{}", placement.host()), context.store);
@@ -180,7 +183,8 @@ HostGroup::Connections HostGroup::connect(const BackendContext& context, Deadlin
   Mesh messages(options("native-messages", 0));
   context.store->set(fmt::format("native/{}", context.rank),
                      to_bytes({host_identity(), fmt::format("{}", fmt::join(listening, " ")),
-                               messages.address(), env("C10D_NATIVE_HOSTS_PLAN").value_or("")}));
+                               messages.address(), env("C10D_NATIVE_HOSTS_PLAN").value_or(""),
+                               std::to_string(made.addresses.size())}));
   const std::vector<Introduction> all = introductions(context, deadline);
   for (const Introduction& one : all) made.hosts.push_back(one.host);
   made.forced = all.front().forced;
@@ -211,8 +215,8 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours, Deadline dea
       connections_(connect(context, deadline)),
       placement_(context.rank, connections_.hosts),
       partial_sums_(placement_),
-      team_(std::make_shared<Team>(context_of_host(context, placement_, deadline), neighbours,
-                                   placement_.neighbours())),
+      team_(std::make_shared<Team>(context_of_host(context, placement_), neighbours,
+                                   placement_.neighbours(), deadline)),
       links_(context, std::move(connections_.collectives), connections_.addresses.size()),
       plan_(make_plan(context,
                       measure_network(context, placement_.ranks_of(1).front(), links_,

@@ -27,8 +27,9 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLongestSleep{1};
 constexpr std::chrono::microseconds kSpinning{200};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
-// Longer than it takes to know that a host is silent on the links between ranks.
-constexpr std::chrono::milliseconds kSilence{2200}, kSilenceLook{100};
+// Longer than it takes to know that a host is silent on the links between ranks. Looks that are
+// further apart than kAway say nothing of the time between: this process may have been stopped.
+constexpr std::chrono::milliseconds kSilence{2200}, kSilenceLook{100}, kAway{1000};
 
 // As large as one direction may have under way; the kernel's own growth is paced by what it saw
 // before. A process that may not have so much leaves it to the kernel.
@@ -36,6 +37,16 @@ void set_buffers(int fd) {
   constexpr int kBytes = 1 << 20;
   for (const int option : {SO_SNDBUFFORCE, SO_RCVBUFFORCE})
     ::setsockopt(fd, SOL_SOCKET, option, &kBytes, sizeof kBytes);
+}
+
+// Has the kernel ask the other host, which answers for a rank that does not read, too, whenever
+// nothing is on its way. It never gives up: look_for_silence() does.
+void keep_alive(int fd) {
+  constexpr int kOn = 1, kSecond = 1, kMostProbes = 127;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  for (const int option : {TCP_KEEPIDLE, TCP_KEEPINTVL})
+    ::setsockopt(fd, IPPROTO_TCP, option, &kSecond, sizeof kSecond);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kMostProbes, sizeof kMostProbes);
 }
 
 msghdr message_of(std::span<iovec> pieces) noexcept {
@@ -55,6 +66,7 @@ Links::Links(const BackendContext& context, std::vector<std::vector<Mesh::Connec
   for (std::size_t stream = 0; stream < streams_; ++stream)
     for (Mesh::Connection& one : connections[stream]) {
       set_buffers(one.socket.get());
+      if (networks_ > 1) keep_alive(one.socket.get());
       auto& line = lines_[static_cast<std::size_t>(one.neighbour) * streams_ + stream];
       line.reset(new Line{one.neighbour, std::move(one.socket), {}});
     }
@@ -63,7 +75,8 @@ Links::Links(const BackendContext& context, std::vector<std::vector<Mesh::Connec
 
 Links::Part Links::part_of(std::size_t bytes, std::size_t stream, std::size_t turn) const noexcept {
   const std::size_t chunks = (bytes + Stream::kChunkBytes - 1) / Stream::kChunkBytes;
-  const std::size_t place = (stream + turn) % streams_;
+  // Values and results, which may differ in length, go by turns: no stream shall have one of them.
+  const std::size_t place = (stream + turn + turn / streams_) % streams_;
   const auto end_of = [&](std::size_t places) {
     return std::min(bytes, chunks * places / streams_ * Stream::kChunkBytes);
   };
@@ -216,20 +229,20 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
   return End::ready;
 }
 
-// What a rank does not read is acknowledged by its host all the same.
 void Links::look_for_silence(Waiting& waiting, Deadline now) {
+  const bool was_away = now > waiting.next_look + kAway;
   waiting.next_look = now + kSilenceLook;
   for (Line* const line : active_) {
     tcp_info info{};
     socklen_t length = sizeof info;
     if (::getsockopt(line->socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
-    const Deadline acknowledged = now - std::chrono::milliseconds(info.tcpi_last_ack_recv);
-    line->heard =
-        std::max({line->heard, waiting.since, info.tcpi_unacked == 0 ? now : acknowledged});
+    const bool is_quiet = info.tcpi_unacked == 0 && info.tcpi_probes == 0;
+    const Deadline answered = now - std::chrono::milliseconds(info.tcpi_last_ack_recv);
+    line->heard = std::max({line->heard, waiting.since, is_quiet || was_away ? now : answered});
     if (now - line->heard > kSilence)
       lose(*line,
-           fmt::format("for {} nothing was acknowledged of what was sent from {}; is that network "
-                       "cut, while the first of C10D_NET_INTERFACE is not?",
+           fmt::format("for {} no answer came to what was sent from {}; is that network cut, while "
+                       "the first of C10D_NET_INTERFACE is not?",
                        std::chrono::duration_cast<std::chrono::milliseconds>(kSilence),
                        local_address(line->socket.get()).host()),
            Code::link_lost, true);

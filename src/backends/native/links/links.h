@@ -24,7 +24,7 @@ class Links {
  public:
   // `connections`: of each stream, that have said nothing yet. `networks`: over how many they go.
   // Of several, one may be cut while ranks hear of each other over another: then a connection is
-  // lost on which nothing is acknowledged.
+  // lost on which the other host does not answer.
   Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections,
         std::size_t networks);
 
@@ -74,7 +74,7 @@ class Links {
     RankSocket socket;
     Stream stream;
     bool is_active = false;
-    Deadline heard{};  // when nothing was unacknowledged, or something was acknowledged
+    Deadline heard{};  // when nothing was unanswered, or an answer came
   };
   struct Loss {
     int rank;

@@ -21,6 +21,8 @@ constexpr std::size_t kSpares = 256;
 // The progress thread polls on for so many idle steps: to wake it again costs the caller more.
 constexpr int kIdleSteps = 64;
 constexpr std::chrono::milliseconds kTurn{1};
+// Without a turn: nobody has waited meanwhile.
+constexpr std::chrono::milliseconds kPause{10};
 // How long a thread spins at sockets since something moved: not long, for the peer that it waits
 // for may need its CPU. Then how long it sleeps there.
 constexpr std::chrono::microseconds kSpinningAtSockets{100};
@@ -274,7 +276,6 @@ Work Messages::start(const Call& call) {
     must_step = !stepping_;
     stepping_ = true;
     idle_steps_ = 0;
-    if (!wires_.empty()) idle_since_ = steady_clock::now();
   }
   if (must_step)
     add_progress([self = shared_from_this()] { return self->step(); }, Start::when_awake);
@@ -286,6 +287,7 @@ bool Messages::drive() {
   constexpr std::size_t kUsualBytes = std::size_t{1} << 20;
   const WaitPolicy policy = patient(team_->policy(), kUsualBytes);
   const auto now = steady_clock::now();
+  if (now > last_drive_.exchange(now) + kPause) idle_since_ = now;  // a wait begins
   const auto turn = [&](bool& moved) {
     MutexLock lock(mutex_);
     moved = progress_async();

@@ -83,8 +83,8 @@ class Messages : public std::enable_shared_from_this<Messages> {
   Control& control_;
   std::atomic<int> waiting_{0};
   std::atomic<Deadline::rep> earliest_{Deadline::max().time_since_epoch().count()};
-  // Of async ops over sockets: when one of them began, or moved.
-  std::atomic<Deadline> idle_since_{};
+  // Of the threads that wait for async ops: their last turn, and since when none has moved.
+  std::atomic<Deadline> last_drive_{}, idle_since_{};
   Mutex mutex_;
   std::shared_ptr<const std::function<bool()>> drive_ C10D_GUARDED_BY(mutex_);
   CondVar drained_;

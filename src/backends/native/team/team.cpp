@@ -46,19 +46,19 @@ std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string 
 }  // namespace
 
 Team::Team(const BackendContext& context, int neighbours)
-    : Team(context, neighbours,
-           share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
+    : Team(context, neighbours, {}, deadline_of(context)) {}
 
-Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment)
-    : Team(std::move(context), neighbours, {}, std::move(segment)) {}
+Team::Team(const BackendContext& context, int neighbours, std::shared_ptr<SharedMapping> segment)
+    : Team(context, neighbours, {}, deadline_of(context), std::move(segment)) {}
 
-Team::Team(const BackendContext& context, int neighbours, const std::vector<int>& numbers)
-    : Team(context, neighbours, numbers,
-           share(context, "native", Layout(context.size).bytes(), deadline_of(context), numbers)) {}
+Team::Team(const BackendContext& context, int neighbours, const std::vector<int>& numbers,
+           Deadline deadline)
+    : Team(context, neighbours, numbers, deadline,
+           share(context, "native", Layout(context.size).bytes(), deadline, numbers)) {}
 
-Team::Team(BackendContext context, int neighbours, std::vector<int> numbers,
-           std::shared_ptr<SharedMapping> segment)
-    : context_(std::move(context)),
+Team::Team(const BackendContext& context, int neighbours, std::vector<int> numbers,
+           Deadline deadline, std::shared_ptr<SharedMapping> segment)
+    : context_(context),
       numbers_(std::move(numbers)),
       neighbours_(std::max(neighbours, context_.size)),
       layout_(context_.size),
@@ -74,7 +74,7 @@ Team::Team(BackendContext context, int neighbours, std::vector<int> numbers,
                              number(0)));
   for (int i = 1; i < size(); ++i) peers_.push_back((rank() + i) % size());
   claim_own_part();
-  join(deadline_of(context_));
+  join(deadline);
 }
 
 // This rank's staging and rings lie on its own NUMA node.

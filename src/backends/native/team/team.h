@@ -28,11 +28,12 @@ class Team {
   // that share the CPUs: of the largest group above this one, or of this one.
   Team(const BackendContext& context, int neighbours);
   // The same over a mapping that the ranks have already.
-  Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment);
+  Team(const BackendContext& context, int neighbours, std::shared_ptr<SharedMapping> segment);
   // Of the ranks of one host in a group over several: `numbers` are theirs in that group,
   // ascending, and `context` is that of the group but for rank, size and store, which are of these
   // alone.
-  Team(const BackendContext& context, int neighbours, const std::vector<int>& numbers);
+  Team(const BackendContext& context, int neighbours, const std::vector<int>& numbers,
+       Deadline deadline);
 
   const BackendContext& context() const noexcept { return context_; }
   Control& control() const noexcept { return *context_.control; }
@@ -75,7 +76,7 @@ class Team {
  private:
   static constexpr const char* kUnfinished = "did not finish joining the group";
 
-  Team(BackendContext context, int neighbours, std::vector<int> numbers,
+  Team(const BackendContext& context, int neighbours, std::vector<int> numbers, Deadline deadline,
        std::shared_ptr<SharedMapping> segment);
   void claim_own_part();
   void join(Deadline deadline);

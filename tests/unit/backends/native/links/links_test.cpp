@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -49,25 +50,31 @@ std::string with_flipped_bit(std::string wire, std::size_t byte) {
   return wire;
 }
 
+std::pair<Fd, Fd> connected() {
+  const Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+  std::string problem;
+  Fd own = connect_tcp({local_address(listener.get())}, in_time(), problem);
+  EXPECT_TRUE(own) << problem;
+  EXPECT_TRUE(wait_for(listener.get(), POLLIN, in_time()));
+  return {std::move(own),
+          Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK))};
+}
+
 class LinksOfRank0 : public testing::Test {
  protected:
   static constexpr int kSize = 3;
 
   LinksOfRank0() {
-    std::vector<Mesh::Connection> connections;
-    const Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+    std::vector<std::vector<Mesh::Connection>> streams(1);
     for (int rank = 1; rank < kSize; ++rank) {
-      std::string problem;
-      Fd own = connect_tcp({local_address(listener.get())}, in_time(), problem);
-      EXPECT_TRUE(own) << problem;
-      EXPECT_TRUE(wait_for(listener.get(), POLLIN, in_time()));
-      peers_.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      auto [own, other] = connected();
+      peers_.push_back(std::move(other));
       constexpr int kMuch = 1 << 20;
       ::setsockopt(peers_.back().get(), SOL_SOCKET, SO_SNDBUF, &kMuch, sizeof kMuch);
-      connections.push_back({rank, RankSocket(std::move(own))});
+      streams[0].push_back({rank, RankSocket(std::move(own))});
     }
     for (int rank = 0; rank < kSize; ++rank) context_.members.push_back({.rank = rank});
-    links_ = std::make_unique<Links>(context_, std::move(connections));
+    links_ = std::make_unique<Links>(context_, std::move(streams), 1);
   }
 
   int socket_of(int rank) const { return peers_[static_cast<std::size_t>(rank) - 1].get(); }
@@ -92,7 +99,7 @@ class LinksOfRank0 : public testing::Test {
     EXPECT_EQ(failure.rank, 2);
     EXPECT_EQ(failure.code, corrupt ? Code::corrupt : Code::link_lost) << failure.message;
     EXPECT_NE(failure.message.find(why), std::string::npos) << failure.message;
-    EXPECT_EQ(links_->stream(2).received(), 0u);
+    EXPECT_EQ(links_->received(2), 0u);
   }
 
   BackendContext context_{.rank = 0, .size = kSize};
@@ -166,6 +173,51 @@ TEST_F(LinksOfRank0, ABlockTooManyIsCorruptInTheNextOp) {
   const Failure failure = links_->failure_of_loss(context_);
   EXPECT_EQ(failure.code, Code::corrupt);
   EXPECT_EQ(failure.rank, 1);
+}
+
+// Both ranks divide each block the same way, whatever its length is, and count it when all of it is
+// through.
+TEST(LinksOfSeveralStreams, BlocksOfEveryLengthArriveWhole) {
+  constexpr std::size_t kChunk = Stream::kChunkBytes;
+  const std::vector<std::size_t> lengths = {0,          1,   kChunk, kChunk + 1,     2 * kChunk,
+                                            0,          100, 7,      3 * kChunk - 1, 9 * kChunk,
+                                            kChunk / 2, 5,   kChunk};
+  for (const std::size_t count : {1u, 2u, 3u, 16u}) {
+    std::vector<std::vector<Mesh::Connection>> of_0(count), of_1(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      auto [one, other] = connected();
+      of_0[i].push_back({1, RankSocket(std::move(one))});
+      of_1[i].push_back({0, RankSocket(std::move(other))});
+    }
+    Links sender({.rank = 0, .size = 2}, std::move(of_0), 2);
+    Links receiver({.rank = 1, .size = 2}, std::move(of_1), 2);
+    TestControl control(0, 2, std::make_shared<GroupFate>());
+    const std::vector<std::byte> data = numbered(9 * kChunk);
+    std::vector<std::vector<std::byte>> got;
+    for (const std::size_t length : lengths) got.emplace_back(length);
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      sender.send(1, data.data(), lengths[i], kSequence);
+      receiver.receive(0, got[i].data(), lengths[i], kSequence);
+    }
+    EXPECT_EQ(sender.posted_sends(1), lengths.size());
+    std::thread other([&] {
+      EXPECT_EQ(sender.await(wait_policy(1, 2), control, in_time(), [&] { return sender.idle(); }),
+                Links::End::ready);
+    });
+    std::size_t before = 0;
+    const auto ready = [&] {
+      const std::size_t through = receiver.received(0);
+      EXPECT_GE(through, before);
+      for (std::size_t i = before; i < through; ++i)
+        EXPECT_EQ(got[i], numbered(lengths[i])) << i << " of " << count << " streams";
+      before = through;
+      return receiver.idle();
+    };
+    EXPECT_EQ(receiver.await(wait_policy(1, 2), control, in_time(), ready), Links::End::ready);
+    other.join();
+    EXPECT_EQ(before, lengths.size());
+    EXPECT_EQ(sender.sent(1), lengths.size());
+  }
 }
 
 }}}  // namespace c10d::v0
