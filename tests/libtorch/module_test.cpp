@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <sstream>
 
 #include "c10d/torch.h"
 #include "tests/contract/ranks.h"
@@ -447,6 +448,67 @@ TEST(LibTorch, SparseGradientIsRefused) {
     DistributedModule ddp(group, net);
     ddp.begin_step({.samples = 1});
     EXPECT_THROW(net->forward(torch::zeros({1}, torch::kLong)).sum().backward(), InvalidArgument);
+  });
+}
+
+// What the call throws.
+template <class Call>
+std::string refusal_of(Call call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(LibTorch, ParametersThatAreOthersThanAtFirstAreRefused) {
+  run_ranks("native", 1, [](ProcessGroup& group) {
+    const auto begins = [&](const std::function<void(Net&)>& change) {
+      const auto net = std::make_shared<Net>();
+      net->last->bias.requires_grad_(false);
+      DistributedModule ddp(group, net);
+      take_step(ddp, *net, 0);
+      change(*net);
+      return refusal_of([&] { ddp.begin_step({.samples = 1}); });
+    };
+    EXPECT_THAT(begins([](Net& net) { net.first->weight.requires_grad_(false); }),
+                HasSubstr("first.weight was frozen since"));
+    EXPECT_THAT(begins([](Net& net) { net.last->bias.requires_grad_(true); }),
+                HasSubstr("last.bias was unfrozen since"));
+    EXPECT_THAT(begins([](Net& net) {
+                  std::stringstream file;
+                  torch::serialize::OutputArchive out;
+                  net.save(out);
+                  out.save_to(file);
+                  torch::serialize::InputArchive in;
+                  in.load_from(file);
+                  net.load(in);
+                }),
+                HasSubstr("first.weight was replaced, by torch::load() or to(), since"));
+    EXPECT_THAT(begins([](Net& net) { net.to(torch::kDouble); }),
+                HasSubstr("first.weight was replaced"));
+    EXPECT_THAT(begins([](Net& net) {
+                  const torch::NoGradGuard no_grad;
+                  net.first->weight.fill_(1);
+                }),
+                HasSubstr("nothing was thrown"));
+  });
+}
+
+TEST(LibTorch, StepsThatWouldSumNothingAreRefused) {
+  run_ranks("native", 1, [](ProcessGroup& group) {
+    torch::nn::Sequential net{torch::nn::Linear(6, 3)};
+    DistributedModule ddp(group, net);
+    ddp.begin_step({});
+    EXPECT_THAT(refusal_of([&] { net->forward(inputs(0, 0, 2)).sum().backward(); }),
+                HasSubstr("begin_step() said 0 samples"));
+    EXPECT_THAT(refusal_of([&] { static_cast<void>(ddp.no_sync()); }),
+                HasSubstr("goes around begin_step() and finish()"));
+    ddp.finish();
+    ddp.begin_step({.samples = 2});
+    net->forward(inputs(0, 0, 2)).sum().backward();
+    EXPECT_EQ(ddp.finish().samples, 2);
   });
 }
 

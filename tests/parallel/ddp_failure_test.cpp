@@ -98,7 +98,7 @@ TEST_P(DdpFailureOn, ReadyMissing) {
     reducer.finish();
   };
   one_is_wrong(*this, mistake,
-               HasSubstr("parameters without a gradient on rank 1 in step 2: a; call"));
+               HasSubstr("parameters without a gradient on rank 1 in step 2: a; each needs"));
 }
 
 TEST_P(DdpFailureOn, ReadyOutsideOfAStep) {
@@ -139,7 +139,7 @@ TEST_P(DdpFailureOn, MissingOnAllRanks) {
     const Heard heard = heard_from([&] { reducer.finish(); });
     EXPECT_TRUE(heard.own_mistake);
     EXPECT_THAT(heard.text,
-                HasSubstr("on rank " + std::to_string(group.rank()) + " in step 1: b; call"));
+                HasSubstr("on rank " + std::to_string(group.rank()) + " in step 1: b; each needs"));
   });
 }
 
@@ -301,6 +301,21 @@ TEST_P(DdpFailureOn, ConstructionRefusesWhatMakesNoSenseOnAllRanks) {
   other[0].dtype = DType::bf16;
   disagree(*this, other, "the gradient of a is bf16; reproducible sums are f32 or f64",
            {.mode = ReduceMode::reproducible}, true);
+}
+
+// A step under no_sync() on one rank: its next step would be summed with an earlier one of others.
+TEST_P(DdpFailureOn, RanksInDifferentSteps) {
+  contract::Latch heard(kSize);
+  run(kSize, [&](ProcessGroup& group) {
+    Reducer reducer(group, params(), kOptions);
+    if (group.rank() == kCulprit) {
+      const auto reduces_nothing = reducer.no_sync();
+      right_step(reducer);
+    }
+    EXPECT_THAT(heard_from([&] { right_step(reducer); }).text,
+                AllOf(HasSubstr("ranks reduce different steps"), HasSubstr("no_sync()")));
+    heard.arrive_and_wait();
+  });
 }
 
 TEST_P(DdpFailureOn, ReproducibleModeRefusesWhatEndsItsPromise) {

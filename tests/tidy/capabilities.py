@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NUMBERS = [f"R{n}" for n in range(1, 36)] + [f"E{n}" for n in range(13)]
+NUMBERS = [f"R{n}" for n in range(1, 37)] + [f"E{n}" for n in range(13)]
 TESTED, STATUSES = ("tested", "partly"), ("tested", "partly", "measured", "on demand", "no")
 
 

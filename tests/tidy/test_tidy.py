@@ -185,8 +185,8 @@ def page(changes):
 BAD_ROWS = {
     "a number is missing": ({"R30": None}, "there is no R30"),
     "a number stands twice": (
-        {"again": "| E3 | it sums | `unit.sum` | tested |"}, "E3 stands in line 39 already"),
-    "an unknown number": ({"R36": "| R36 | it flies | | no |"}, "R36 is unknown"),
+        {"again": "| E3 | it sums | `unit.sum` | tested |"}, "E3 stands in line 40 already"),
+    "an unknown number": ({"R37": "| R37 | it flies | | no |"}, "R37 is unknown"),
     "no status": ({"R4": "| R4 | it sums | `unit.sum` | |"}, "R4 needs a name and one of"),
     "another status": ({"R4": "| R4 | it sums | `unit.sum` | nearly |"}, "one of the statuses"),
     "no name": ({"R4": "| R4 | | `unit.sum` | tested |"}, "R4 needs a name and one of"),

@@ -16,6 +16,7 @@
 #include "c10d/process_group.h"
 #include "c10d/torch/gradient_hooks.h"
 #include "c10d/torch/module_state.h"
+#include "c10d/torch/reduced_parameters.h"
 #include "c10d/torch/tensor.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -40,7 +41,7 @@ struct DistributedModuleOptions {
 // ranks, which may have different numbers of them. With a mean as loss say 1 sample in every step:
 // that is the mean over the ranks, as in torch. From finish() to the next begin_step(), grad() of a
 // parameter is a view of the bucket that was reduced: clone() what shall stay. In a step grad() is
-// undefined, so zero_grad() is not needed. A backward outside of a step does what it always does.
+// undefined, so zero_grad() is not needed. A backward outside of a step reduces nothing.
 //
 // Mode reproducible (ReducerOptions) gives the same bits at any number of ranks if a shard does on
 // its own: one thread (at::set_num_threads(1)), deterministic algorithms, and nothing that depends
@@ -48,10 +49,12 @@ struct DistributedModuleOptions {
 //
 // Errors. Every backward of a step must reach every parameter, or set find_unused_parameters: else
 // finish() throws what names the missing ones, on every rank. Errors and failures otherwise are
-// those of Reducer. A gradient that is sparse throws InvalidArgument out of backward().
+// those of Reducer. A gradient that is sparse, and one in a step of 0 samples, throws
+// InvalidArgument out of backward().
 //
 // Threads. One at a time. Parameters and buffers are dense, contiguous, and on the CPU; those that
-// need no gradient are not reduced. Do not replace them while this object lives.
+// need no gradient are not reduced. begin_step() throws InvalidArgument where one was replaced
+// (torch::load(), to()), frozen or unfrozen since: do that before, or make a new DistributedModule.
 class DistributedModule {
  public:
   // Collective. Brings parameters and buffers of rank 0 to all ranks. Names, shapes, dtypes and
@@ -65,15 +68,21 @@ class DistributedModule {
         options_(options),
         state_(group, module_.get(), "DistributedModule",
                options.find_unused_parameters ? "find_unused_parameters" : ""),
-        reducer_(group, reduced_specs(), options.reducer),
+        params_(state_),
+        reducer_(group, params_.specs(), options.reducer),
         done_(params_.size()),
-        hooks_(params_, [this](std::size_t param) { take_gradient(param); }) {
+        hooks_(params_.tensors(), [this](std::size_t param) { take_gradient(param); }) {
     const bool fast = options_.reducer.mode == ReduceMode::fast;
     shards_ = fast ? group_.size() : options_.reducer.shards;
     state_.broadcast(group);
   }
+  // The same for torch::nn::Sequential and other names of TORCH_MODULE().
+  template <class Module>
+  DistributedModule(const ProcessGroup& group, const torch::nn::ModuleHolder<Module>& module,
+                    DistributedModuleOptions options = {})
+      : DistributedModule(group, module.ptr(), options) {}
   // grad() of the parameters becomes undefined. In the middle of a step, as ~Reducer().
-  ~DistributedModule() { drop_gradients(); }
+  ~DistributedModule() { params_.drop_gradients(); }
   DistributedModule(const DistributedModule&) = delete;
   DistributedModule& operator=(const DistributedModule&) = delete;
 
@@ -89,8 +98,11 @@ class DistributedModule {
 
   // Begins a step, as Reducer::begin_step(). grad() of the parameters becomes undefined.
   void begin_step(StepInfo info) {
-    drop_gradients();
+    params_.check(state_, hooks_);
+    params_.drop_gradients();
     reducer_.begin_step(info);
+    has_samples_ = info.samples != 0;
+    was_used_ = true;
     done_.assign(params_.size(), 0);
     backwards_ = 0;
     in_backward_ = false;
@@ -128,8 +140,13 @@ class DistributedModule {
     DistributedModule& module_;
     Reducer::NoSync reduces_nothing_;
   };
-  // Throws InvalidArgument in mode reproducible: use more shards there.
-  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+  // Throws InvalidArgument in a step, for it goes around whole ones, and in mode reproducible: use
+  // more shards there.
+  [[nodiscard]] NoSync no_sync() {
+    if (in_step_)
+      throw InvalidArgument("DistributedModule: no_sync() goes around begin_step() and finish()");
+    return NoSync(*this);
+  }
 
   // Brings the buffers of rank 0 to all ranks, BatchNorm's statistics for example. Collective.
   void broadcast_buffers() const {
@@ -143,21 +160,6 @@ class DistributedModule {
   }
 
  private:
-  // Fills params_, too.
-  std::vector<ParamSpec> reduced_specs() {
-    std::vector<ParamSpec> specs;
-    for (const ModuleState::Item& item : state_.items()) {
-      if (!item.tensor.requires_grad()) continue;
-      params_.push_back(item.tensor);
-      specs.push_back(item.spec);
-    }
-    return specs;
-  }
-
-  void drop_gradients() {
-    for (const at::Tensor& param : params_) param.mutable_grad().reset();
-  }
-
   // Where the next gradient belongs; between steps, where the mean is.
   at::Tensor bucket_view(std::size_t i) {
     return at::from_blob(reducer_.grad_view(i).data(), params_[i].sizes(), params_[i].options());
@@ -165,7 +167,12 @@ class DistributedModule {
 
   // Autograd has accumulated a gradient of this backward.
   void take_gradient(std::size_t i) {
+    if (!in_step_ && !was_used_) {
+      TORCH_WARN_ONCE("DistributedModule: nothing is reduced but in begin_step() to finish()");
+    }
     if (!in_step_) return;
+    if (!has_samples_)
+      throw InvalidArgument("DistributedModule: a backward, though begin_step() said 0 samples");
     const at::NoGradGuard no_grad;
     at::Tensor& gradient = params_[i].mutable_grad();
     if (options_.find_unused_parameters && !std::exchange(in_backward_, true))
@@ -174,9 +181,7 @@ class DistributedModule {
         fill_up(++backwards_);
       });
     if (!gradient.defined()) return mark_zero(i);
-    if (gradient.layout() != at::kStrided)
-      throw InvalidArgument(c10::str("DistributedModule: the gradient of parameter ", i, " is ",
-                                     gradient.layout(), "; only dense gradients are reduced"));
+    params_.check_gradient(i, gradient);
     if (done_[i] < owned().count()) {
       const at::Tensor view = bucket_view(i);
       holds_sums_ ? view.add_(gradient) : view.copy_(gradient);
@@ -200,13 +205,14 @@ class DistributedModule {
   const std::shared_ptr<torch::nn::Module> module_;
   const DistributedModuleOptions options_;
   const ModuleState state_;
-  std::vector<at::Tensor> params_;  // those that need a gradient
+  const ReducedParameters params_;
   Reducer reducer_;
   std::vector<int> done_;  // by parameter: shards of this step
   int shards_ = 1;         // of the global batch
   int backwards_ = 0;      // of this step that are over
-  bool in_step_ = false, in_backward_ = false;
-  bool accumulates_ = false;   // a NoSync lives
+  bool in_step_ = false, in_backward_ = false, has_samples_ = false;  // in this step
+  bool was_used_ = false;                                             // a step has begun ever
+  bool accumulates_ = false;                                          // a NoSync lives
   bool holds_sums_ = false;    // the views hold the sums of steps under a NoSync
   const GradientHooks hooks_;  // last: they use all of the above
 };

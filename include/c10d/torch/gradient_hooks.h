@@ -37,6 +37,11 @@ class GradientHooks {
   ~GradientHooks() {
     for (const auto& [node, key] : hooks_) node->del_post_hook(key);
   }
+  // Whether autograd still has the node of parameter i that is hooked: torch::load() and to() give
+  // it another one.
+  bool has(std::size_t i, const at::Tensor& param) const {
+    return torch::autograd::impl::grad_accumulator(param) == hooks_[i].first;
+  }
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 

@@ -46,7 +46,8 @@ struct ShardedUnit {
 // conditions in mode reproducible.
 //
 // Parameters. They are f32 on the CPU, and each is in one unit. Their memory is there only while
-// forward of their unit runs. Elsewhere, and when this object is gone, do not touch them. One
+// forward of their unit runs. Elsewhere, and when this object is gone, do not touch them: the
+// process would end. save() parts(), and load() them into a DistributedModule. One
 // without a gradient, also a frozen one, has the gradient 0. Buffers stay whole on each rank;
 // nobody averages them.
 //
@@ -88,6 +89,9 @@ class ShardedSequence {
       return checked_step(inputs, loss, info);
     } catch (const DistError&) {
       throw;  // the others have heard of it
+    } catch (const c10::Error& error) {
+      group_.abort(error.what_without_backtrace());
+      throw;
     } catch (const std::exception& error) {
       group_.abort(error.what());
       throw;

@@ -145,7 +145,8 @@ Reducer::State::State(const ProcessGroup& group_, std::vector<ParamSpec> params_
 
 Reducer::State::~State() {
   if (!in_step() || progress->has_failed()) return;
-  const std::string text = fmt::format("the reducer of {} was destroyed before finish()", where());
+  const std::string text =
+      fmt::format("the reducer of {} was destroyed before finish(), by an exception?", where());
   fail(std::make_exception_ptr(InvalidArgument(text)), text);
 }
 
@@ -225,8 +226,9 @@ void Reducer::State::mark(std::size_t param, bool zero) noexcept try {
     problem = "was marked ready too often";
   if (problem != nullptr)
     return misuse(
-        fmt::format("Reducer: parameter {} ({}) {} on {}; each of {} parameters is marked once "
-                    "for each of {} shards",
+        fmt::format("Reducer: parameter {} ({}) {} on {}; each of {} parameters is marked once, "
+                    "in one backward, for each of {} shards. Backwards of micro-batches are steps "
+                    "under no_sync()",
                     param, param < params.size() ? params[param].name : "?", problem, where(),
                     params.size(), plan.size()));
   const MergeStep step_of_plan = plan[progress->shards_done(param)];
@@ -254,8 +256,9 @@ void Reducer::State::check_complete() {
   for (std::size_t i = 0; i < std::min(missing.size(), kNamed); ++i)
     names.push_back(params[missing[i]].name);
   misuse(fmt::format(
-      "Reducer: parameters without a gradient on {}: {}{}; call mark_ready() for each of {} "
-      "shards, or mark_unused()",
+      "Reducer: parameters without a gradient on {}: {}{}; each needs one backward, or "
+      "mark_ready(), for each of {} shards. If they are not used: find_unused_parameters, or "
+      "mark_unused()",
       where(), fmt::join(names, ", "),
       missing.size() > kNamed ? fmt::format(" and {} more", missing.size() - kNamed) : "",
       plan.size()));
@@ -289,8 +292,13 @@ void Reducer::State::deliver_buckets(const BucketCallback& use) {
 }
 
 void Reducer::State::reduce_all() {
-  std::vector<std::int64_t> total{samples};
+  std::vector<std::int64_t> total{samples, step, step * step};
   group.all_reduce(total);
+  if (group.size() * total[2] != total[1] * total[1])  // not all steps are equal
+    throw InvalidArgument(fmt::format(
+        "Reducer: ranks reduce different steps, {} among them: each must have the same steps under "
+        "no_sync()",
+        where()));
   samples = total[0];
   for (std::size_t index = 0; index < buckets->size(); ++index) {
     const auto ready_at = progress->wait_until_ready(index);

@@ -115,7 +115,7 @@ void check_streams(const BackendContext& context, const std::vector<Introduction
         failure_in(context, Code::mismatch,
                    fmt::format("{} has {} to other hosts, and rank 0 has {}: "
                                "C10D_NET_INTERFACE must name as many networks on every "
-                               "host, and C10D_NET_STREAMS be the same",
+                               "host, and C10D_NET_STREAMS be the same (c10d-run -H: -x NAME)",
                                name_of(member), text_of(all[rank]), text_of(all.front())))));
   }
 }
