@@ -177,8 +177,7 @@ void read_measurement(const RawOptions& raw, Measurement& measurement) {
                                    {"own", Sync::own}});
   if (measurement.sync == Sync::own && measurement.start_skew > 0)
     throw InvalidArgument(
-        "--start-skew: with --sync own a barrier comes before each op, and ends "
-        "it; leave one of them out");
+        "--start-skew: with --sync own a barrier comes before each op, and ends it; leave one out");
   measurement.check = one_of<Check>("--check", raw.check,
                                     {{"first", Check::first},
                                      {"all", Check::all},

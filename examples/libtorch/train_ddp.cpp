@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // LibTorch on several ranks: a small convolutional net learns handwritten digits.
 //   c10d-run -n 2 libtorch_train_ddp --epochs 3 --global-batch-size 32
-// With --reproducible the last line, a digest of all
-// weights, is the same for every number of ranks. --checkpoint DIR saves after each epoch, and a
-// run with the same DIR goes on from there.
+// With --reproducible the last line, a digest of all weights, is the same for every number of
+// ranks.
+// --checkpoint DIR saves after each epoch, and a run with the same DIR goes on from there.
 #include <torch/torch.h>
 #include <zlib.h>
 

@@ -88,24 +88,23 @@ void Links::activate(Line& line) {
 }
 
 // Each stream has a part of each block, if only an empty one: so all have the same number of them.
-void Links::send(int rank, const std::byte* from, std::size_t bytes, std::uint64_t sequence) {
-  const std::size_t turn = posted_sends(rank);
+template <class Post>
+void Links::post(int rank, std::size_t bytes, std::size_t turn, Post&& post) {
   for (std::size_t stream = 0; stream < streams_; ++stream) {
-    const Part part = part_of(bytes, stream, turn);
     Line& one = line(rank, stream);
-    one.stream.send(from + part.first, part.bytes, sequence);
+    post(one.stream, part_of(bytes, stream, turn));
     activate(one);
   }
 }
 
+void Links::send(int rank, const std::byte* from, std::size_t bytes, std::uint64_t sequence) {
+  post(rank, bytes, posted_sends(rank),
+       [&](Stream& stream, Part part) { stream.send(from + part.first, part.bytes, sequence); });
+}
+
 void Links::receive(int rank, std::byte* to, std::size_t bytes, std::uint64_t sequence) {
-  const std::size_t turn = posted_receives(rank);
-  for (std::size_t stream = 0; stream < streams_; ++stream) {
-    const Part part = part_of(bytes, stream, turn);
-    Line& one = line(rank, stream);
-    one.stream.receive(to + part.first, part.bytes, sequence);
-    activate(one);
-  }
+  post(rank, bytes, posted_receives(rank),
+       [&](Stream& stream, Part part) { stream.receive(to + part.first, part.bytes, sequence); });
 }
 
 template <std::size_t (Stream::*Count)() const noexcept>

@@ -103,6 +103,8 @@ class Links {
   // Of a block, what a stream carries; `turn`: of the blocks before it, so that those of one chunk
   // go by turns.
   Part part_of(std::size_t bytes, std::size_t stream, std::size_t turn) const noexcept;
+  template <class Post>
+  void post(int rank, std::size_t bytes, std::size_t turn, Post&& post);
   template <std::size_t (Stream::*Count)() const noexcept>
   std::size_t least_of(int rank) const noexcept;
   void activate(Line& line);  // if it is busy
