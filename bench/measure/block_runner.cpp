@@ -222,7 +222,10 @@ std::uint64_t BlockRunner::loop_from(std::uint64_t first, std::uint64_t most, bo
 std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, bool record) {
   for (std::uint64_t i = 0; i < count;) {
     buffers_.refresh(settings_.dirty);
-    if (!meet(deadline) && i >= kFewestIterations) return i;
+    if (!meet(deadline) && i >= kFewestIterations) {
+      run();  // in place the last result is gone: see refresh(), and check()
+      return i;
+    }
     if (settings_.start_skew > 0) wait_for_skew();
     i += loop_from(i, count - i, record);
   }

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <variant>
+#include <vector>
 
 #include "bench/meeting/shared_page.h"
 #include "bench/meeting/store_meeting.h"
@@ -142,6 +145,58 @@ TEST(Loop, OpsFollowABarrierOfTheirBackend) {
     EXPECT_EQ(both.ops(), (std::array{25, 25}));
     EXPECT_EQ(both.meets(), 25);
   }
+}
+
+constexpr std::uint64_t kSeed = 1;
+
+// An all_reduce of two ranks that knows what both have.
+class KnowingSubject final : public Subject {
+ public:
+  explicit KnowingSubject(const Case& c) : oracle_(c, 2, kSeed), other_(c.bytes / sizeof(float)) {}
+  Support supports(const Query&) const override { return {}; }
+  std::string description() const override { return ""; }
+  void run(std::span<const Op> ops, Flight) override {
+    const View& output = std::get<AllReduce>(ops.front()).output;
+    auto* const sums = static_cast<float*>(output.data);
+    std::fill_n(sums, output.count, 0.0F);
+    for (const int rank : {0, 1}) {
+      oracle_.fill({other_.data(), output.count, DType::f32}, rank, 0);
+      for (std::size_t i = 0; i < output.count; ++i) sums[i] += other_[i];
+    }
+  }
+
+ private:
+  Oracle oracle_;
+  std::vector<float> other_;
+};
+
+// A block whose time is over is cut after the buffers were made ready for one more op, which in
+// place writes over the last result.
+TEST(Check, ABlockThatWasCutEndsWithAResult) {
+  Case c;
+  c.bytes = 64;
+  c.shard = 16;
+  c.place = Place::in;
+  const auto store = make_hash_store();
+  std::array<std::uint64_t, 2> iterations{}, wrong{};
+  const auto run_rank = [&](int rank) {
+    const auto place = static_cast<std::size_t>(rank);
+    SharedPage meeting(*store, rank, 2, std::chrono::seconds(20));
+    Arena input(4096), output(4096);
+    Buffers buffers(c, rank, 2, 1, kSeed, input, output);
+    KnowingSubject subject(c);
+    BlockRunner::Settings settings;
+    settings.sync = Sync::barrier;
+    BlockRunner runner(meeting, subject, buffers, settings);
+    runner.warm_up(1, 1);
+    iterations.at(place) = runner.measure(20, 0).iters;
+    wrong.at(place) = runner.check(true).wrong;
+  };
+  std::thread other(run_rank, 1);
+  run_rank(0);
+  other.join();
+  EXPECT_EQ(iterations, (std::array<std::uint64_t, 2>{3, 3})) << "no time, but so many";
+  EXPECT_EQ(wrong, (std::array<std::uint64_t, 2>{}));
 }
 
 }}  // namespace c10d::bench
