@@ -9,6 +9,7 @@
 #include "bench/cli/values.h"
 #include "bench/measure/buffers.h"
 #include "bench/measure/machine.h"
+#include "bench/model/column_name.h"
 #include "bench/report/table.h"
 #include "bench/text/format.h"
 #include "c10d/env.h"
@@ -103,7 +104,8 @@ CellFilter filter_of(const std::string& text) {
   filter.bytes = must(parse_bytes(text.substr(last + 1)), "--only", text, kShape);
   filter.backend = text.substr(0, last);
   const std::size_t first = filter.backend.find(':');
-  if (first == std::string::npos || filter.backend.starts_with("raw:")) return filter;
+  if (first == std::string::npos || filter.backend.starts_with("raw:") || is_torch(filter.backend))
+    return filter;
   filter.op = bench_op_from_string(filter.backend.substr(0, first));
   filter.backend.erase(0, first + 1);
   return filter;

@@ -27,6 +27,11 @@ Lines lines_of(const std::string& topic) {
     for (const BackendInfo& info : list_backends())
       lines.emplace_back(info.name,
                          info.available ? info.version : "not available: " + info.reason);
+    for (const char* below : {"gloo", "c10d"})
+      lines.emplace_back(fmt::format("torch:{}", below),
+                         fmt::format("torch.distributed on {0}, called by python3; "
+                                     "torch:{0}@PYTHON: by another one",
+                                     below));
     lines.emplace_back("memcpy", "one core copying S bytes, as a column like any other");
   } else if (topic == "dtypes") {
     for (int i = 0; i < kDTypeCount; ++i) {

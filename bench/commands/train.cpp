@@ -38,14 +38,15 @@ std::vector<Contestant> contestants(const TrainOptions& options) {
   const std::string model = options.model, batch = std::to_string(options.batch_size),
                     steps = std::to_string(options.steps);
   std::vector<Contestant> all;
-  const auto torch = [&](const std::string& python, int ranks) {
-    all.push_back({.ranks = ranks,
-                   .command = {python, here / "torch_ddp.py", "--model", model, "--batch-size",
-                               batch, "--steps", steps},
-                   .what = python,
-                   .steps = {},
-                   .waits = {},
-                   .problem = {}});
+  const auto torch = [&](const std::string& python, int ranks, const char* backend) {
+    all.push_back(
+        {.ranks = ranks,
+         .command = {python, here / "torch_ddp.py", "--model", model, "--batch-size", batch,
+                     "--steps", steps, "--backend", backend},
+         .what = fmt::format("{}{}{}", python, ranks == 1 ? "" : " on ", ranks == 1 ? "" : backend),
+         .steps = {},
+         .waits = {},
+         .problem = {}});
   };
   const auto ours = [&](const char* program, const char* mode, int ranks) {
     all.push_back(
@@ -58,7 +59,10 @@ std::vector<Contestant> contestants(const TrainOptions& options) {
          .problem = {}});
   };
   for (const int ranks : {1, options.ranks}) {
-    for (const std::string& python : options.pythons) torch(python, ranks);
+    for (const std::string& python : options.pythons) {
+      torch(python, ranks, "gloo");
+      if (ranks > 1) torch(python, ranks, "c10d");
+    }
     const char* const program = ranks == 1 ? "train_single" : "train_ddp";
     ours(program, "fast", ranks);
     ours(program, "reproducible", ranks);

@@ -6,7 +6,8 @@
 namespace c10d::bench {
 
 // A column of a table is a backend, and may say behind an @ which one: "mpi@mpich" with that MPI,
-// "native@B" of the second of two builds.
+// "torch:gloo@/usr/bin/python3" with the PyTorch of that Python, "native@B" of the second of two
+// builds.
 
 inline std::string backend_of(const std::string& column) {
   return column.substr(0, column.find('@'));
@@ -20,5 +21,6 @@ inline bool is_mpi(const std::string& column) {
   const std::string backend = backend_of(column);
   return backend == "mpi" || backend == "raw:mpi";
 }
+inline bool is_torch(const std::string& column) { return column.starts_with("torch:"); }
 
 }  // namespace c10d::bench

@@ -106,7 +106,7 @@ struct Build {
   std::vector<std::string> environment{};  // NAME=VALUE, besides the variables of this process
 };
 
-// Processes that are started together: one build, and one MPI at most. Sets take turns.
+// Processes that are started together: one build, and one MPI or PyTorch at most. Sets take turns.
 struct ProcessSet {
   Build build{};
   std::vector<std::string> backends{};  // as its -B takes them
@@ -115,12 +115,12 @@ struct ProcessSet {
   std::string column(const std::string& backend) const {
     return build.side.empty() ? backend : backend + "@" + build.side;
   }
-  // "A", "mpich", "A mpich"; empty where it is the only one.
+  // "A", "mpich", "A mpich", "torch:gloo"; empty where it is the only one.
   std::string name() const {
+    std::string which;
     for (const std::string& backend : backends)
-      if (const std::string which = which_of(backend); !which.empty())
-        return build.side.empty() ? which : build.side + " " + which;
-    return build.side;
+      if (which.empty()) which = is_torch(backend) ? backend : which_of(backend);
+    return build.side.empty() || which.empty() ? build.side + which : build.side + " " + which;
   }
 };
 

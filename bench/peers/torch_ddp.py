@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The models of examples/training/nn, trained by PyTorch's DistributedDataParallel on gloo.
+"""The models of examples/training/nn, trained by PyTorch's DistributedDataParallel.
 
 Started as one rank by any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or
 alone as a single process. Rank 0 prints the median step time of the slowest rank. Needs PyTorch
@@ -8,6 +8,7 @@ alone as a single process. Rank 0 prints the median step time of the slowest ran
 """
 import argparse
 import os
+import pathlib
 import statistics
 import sys
 import time
@@ -93,6 +94,7 @@ def main():
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--threads", type=int, default=1, help="of one rank")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--backend", choices=("gloo", "c10d"), default="gloo")
     options = parser.parse_args()
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     rank = int(os.environ.get("RANK", "0"))
@@ -100,7 +102,10 @@ def main():
     torch.manual_seed(options.seed + rank)
     model, shape = MODELS[options.model]()
     if ranks > 1:
-        dist.init_process_group("gloo")
+        if options.backend == "c10d":
+            sys.path.append(str(pathlib.Path(__file__).parents[1] / "python"))  # of a build
+            import c10d_torch  # noqa: F401
+        dist.init_process_group(options.backend)
         model = nn.parallel.DistributedDataParallel(model)
     slowest = torch.tensor(train(model, shape, options), dtype=torch.float64)
     if ranks > 1:
@@ -108,7 +113,8 @@ def main():
         dist.destroy_process_group()
     if rank == 0:
         middle = statistics.median(slowest.tolist())
-        print(f"PyTorch {torch.__version__}: median step {middle:.2f} ms")
+        where = f" on {options.backend}" if ranks > 1 else ""
+        print(f"PyTorch {torch.__version__}{where}: median step {middle:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include "bench/measure/native_algorithms.h"
+#include "bench/model/column_name.h"
+#include "bench/torch/torch_subject.h"
 
 namespace c10d::bench {
 
@@ -16,7 +18,8 @@ std::vector<Column> open_columns(const std::vector<std::string>& names, SubjectC
     Column& column = columns.emplace_back();
     column.name = name;
     try {
-      column.subject = make_subject(name, context);
+      column.subject =
+          is_torch(name) ? make_torch_subject(name, context) : make_subject(name, context);
     } catch (const std::exception& error) {
       column.reason = error.what();
     }

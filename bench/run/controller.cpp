@@ -205,13 +205,14 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
   return session.finish(code);
 }
 
-// Only an MPI has others that take its place.
+// Only an MPI and a PyTorch have others that take their place.
 void refuse_misplaced_at(const std::vector<std::string>& names) {
   for (const std::string& name : names)
-    if (name.find('@') != std::string::npos && (!is_mpi(name) || which_of(name).empty()))
+    if (name.find('@') != std::string::npos &&
+        ((!is_mpi(name) && !is_torch(name)) || which_of(name).empty()))
       throw InvalidArgument(
-          fmt::format("-B {}: only mpi and raw:mpi take an @, with openmpi, "
-                      "mpich or the path of a libmpi.so behind it",
+          fmt::format("-B {}: only mpi and raw:mpi take an @, with openmpi, mpich or the path of a "
+                      "libmpi.so behind it, and torch:gloo and torch:c10d, with a Python",
                       name));
 }
 
@@ -221,7 +222,8 @@ void refuse_misspelt(const std::vector<std::string>& columns) {
   for (const std::string& column : columns) names.push_back(backend_of(column));
   const auto backends_known = known_backend_names();
   std::vector<std::string_view> known(backends_known.begin(), backends_known.end());
-  known.insert(known.end(), {"raw:gloo", "raw:mpi", "raw:nccl", "memcpy"});
+  known.insert(known.end(),
+               {"raw:gloo", "raw:mpi", "raw:nccl", "torch:gloo", "torch:c10d", "memcpy"});
   if (std::ranges::all_of(names, [&](const std::string& name) {
         return std::ranges::find(known, name) != known.end();
       }))

@@ -44,6 +44,11 @@ std::string program_of(const std::string& given) {
                   given));
 }
 
+// The library that a process has only one of.
+std::string below(const std::string& column) {
+  return (is_mpi(column) ? "mpi@" : "torch@") + which_of(column);
+}
+
 // Starts the program of a build with its environment, and without the variables by which launch()
 // would make it a rank.
 LaunchOptions start_of(const Build& build, const std::vector<std::string>& arguments) {
@@ -191,19 +196,20 @@ std::vector<ProcessSet> order_of(std::vector<ProcessSet> sets, int number) {
 }  // namespace
 
 std::vector<ProcessSet> process_sets(const RunOptions& options) {
-  std::vector<std::string> mpis;
-  for (const std::string& name : options.backends.names)
-    if (is_mpi(name) && std::ranges::find(mpis, which_of(name)) == mpis.end())
-      mpis.push_back(which_of(name));
-  if (mpis.empty()) mpis.emplace_back();
+  const std::vector<std::string>& names = options.backends.names;
+  const auto first_mpi = std::ranges::find_if(names, is_mpi);
+  const std::string others = first_mpi == names.end() ? "" : below(*first_mpi);
+  std::vector<std::pair<std::string, std::vector<std::string>>> columns;  // by what is below them
+  for (const std::string& name : names) {
+    const std::string key = is_mpi(name) || is_torch(name) ? below(name) : others;
+    auto found = std::ranges::find(columns, key, [](const auto& one) { return one.first; });
+    if (found == columns.end()) found = columns.insert(found, {key, {}});
+    found->second.push_back(name);
+  }
   std::vector<ProcessSet> sets;
   for (Build build : options.builds.empty() ? std::vector<Build>(1) : options.builds) {
     build.program = program_of(build.program);
-    for (const std::string& mpi : mpis) {
-      ProcessSet& set = sets.emplace_back(ProcessSet{build, {}});
-      for (const std::string& name : options.backends.names)
-        if ((is_mpi(name) ? which_of(name) : mpis.front()) == mpi) set.backends.push_back(name);
-    }
+    for (const auto& [key, backends] : columns) sets.push_back({build, backends});
   }
   return sets;
 }
@@ -213,7 +219,8 @@ int run_sets(const RunOptions& options, int ranks, std::size_t cases) {
   for (const ProcessSet& set : options.sets) {
     if (!set.build.side.empty()) refuse_other_than_bench(set.build);
     for (const std::string& name : set.backends)
-      if (!which_of(name).empty()) find_mpi(which_of(name));  // or throws, before a set runs
+      if (is_mpi(name) && !which_of(name).empty())
+        find_mpi(which_of(name));  // or throws, before a set runs
   }
   Session session(options, ranks, ranks, cases, "c10d-bench");
   session.plan_launches((options.sets.size() - 1) * static_cast<std::size_t>(options.launches));

@@ -10,7 +10,8 @@
 namespace c10d::bench {
 
 // The sets of processes that the run needs: one for each of the builds, and in each of them one for
-// each MPI. A backend that is no MPI is in the first set of a build. Throws InvalidArgument when
+// each MPI and for each PyTorch. The other backends are in one set, that of the first MPI if there
+// is one. Throws InvalidArgument when
 // the program of a build is not there.
 std::vector<ProcessSet> process_sets(const RunOptions& options);
 

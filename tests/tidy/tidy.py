@@ -28,8 +28,8 @@ LIBRARY = ["c10d/", "src/base/", "src/device/", "src/net/", "src/sync/", "src/st
 NATIVE = [f"src/backends/native/{floor}/" for floor in
           ("plan", "memory", "team", "links", "collectives", "p2p", "hosts")]
 BENCH = [f"bench/{floor}/" for floor in
-         ("model", "text", "meeting", "measure", "rank", "analyse", "report", "run", "commands",
-          "cli")]
+         ("model", "text", "meeting", "measure", "torch", "rank", "analyse", "report", "run",
+          "commands", "cli")]
 TRAINING = [f"examples/training/{floor}" for floor in ("nn/", "trainer/", "")]
 
 
