@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <deque>
 #include <list>
 #include <memory>
@@ -193,7 +192,7 @@ class World {
     for (auto recv = std::next(end.recvs.begin(), static_cast<std::ptrdiff_t>(end.next_of_recvs));
          recv != end.recvs.end() && recv->done; ++recv) {
       const std::vector<std::byte>& sent = other.given[end.next_of_recvs++];
-      if (recv->bytes != sent.size() || std::memcmp(recv->data, sent.data(), sent.size()) != 0)
+      if (!std::equal(sent.begin(), sent.end(), recv->data, recv->data + recv->bytes))
         problem_ =
             "a message arrived as another one, mishap " + std::to_string(static_cast<int>(mishap_));
     }
