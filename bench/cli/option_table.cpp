@@ -86,6 +86,9 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
        "time; barrier: each op alone, after a sleep; own: each op after a barrier of its backend, "
        "as OSU and IMB measure",
        &raw.sync},
+      {"--busy", "N", kRare, kState,
+       "N processes of normal priority compute beside the ranks, as another job would",
+       &options.measurement.busy, 0, 1024},
       {"--start-skew", "TIME", kRare, kState, "ranks start late by up to this, at random: 50us",
        &raw.start_skew},
 

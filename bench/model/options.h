@@ -67,6 +67,7 @@ struct Measurement {
   bool dirty = true;
   Sync sync = Sync::loop;
   double start_skew = 0;  // seconds
+  int busy = 0;           // processes that compute beside the ranks
   int graph_ops = 0;      // on GPUs: ops of one CUDA graph; 0: they are called one by one
   Check check = Check::first;
   double timeout = 30;  // seconds, of one operation

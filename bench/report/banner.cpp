@@ -81,6 +81,13 @@ Parts placement_parts(const Results& results) {
                       *different.begin())};
 }
 
+// Of --busy.
+Parts busy_parts(const Results& results) {
+  const int busy = results.run.value("busy", 0);
+  if (busy == 0) return {};
+  return {fmt::format("{} process{} computed beside the ranks", busy, busy == 1 ? "" : "es")};
+}
+
 std::string link_name(const CeilRecord& ceil) {
   return fmt::format("link {}{}", ceil.level,
                      ceil.streams < 2 ? "" : fmt::format(" by {} connections", ceil.streams));
@@ -239,6 +246,7 @@ std::string header_text(const Results& results, const Summary& summary, Detail d
       text += entry_text("host", {machine_text(environment)}, width);
       text += entry_text("gpu", gpu_parts(environment), width);
     }
+    text += entry_text("busy", busy_parts(results), width);
     text += entry_text("clock", clock_parts(results), width);
     if (summary.wrong > 0) text += entry_text("check", {check_text(results, summary)}, width);
     return text;
@@ -258,6 +266,7 @@ std::string header_text(const Results& results, const Summary& summary, Detail d
   entry("sets", set_parts(results));
   if (!results.environments.empty()) {
     entry("host", host_parts(results));
+    entry("busy", busy_parts(results));
     entry("gpu", gpu_parts(results.environments.front()));
     entry("ranks", placement_parts(results));
     entry("libs", library_parts(results, summary));

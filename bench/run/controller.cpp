@@ -17,6 +17,7 @@
 #include "bench/measure/subject.h"
 #include "bench/model/column_name.h"
 #include "bench/rank/rank.h"
+#include "bench/run/busy_processes.h"
 #include "bench/run/mpirun.h"
 #include "bench/run/process_sets.h"
 #include "bench/run/record_pipe.h"
@@ -46,6 +47,10 @@ void follow_launcher(const LaunchInfo& info, RunOptions& options) {
     throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({}); leave -n out",
                                       options.placement.ranks, info.launcher, info.size,
                                       fmt::join(info.evidence, " ")));
+  if (options.measurement.busy > 0)
+    throw InvalidArgument(
+        fmt::format("--busy {}: {} has started the ranks already; start c10d-bench itself",
+                    options.measurement.busy, info.launcher));
   options.placement.ranks = info.size;
   options.launches = 1;
 }
@@ -175,6 +180,7 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
   HeldSignals held;
   Session session(options, ranks, ranks, cases,
                   mpi.flavour.empty() ? "c10d" : "mpirun " + mpi.flavour);
+  const BusyProcesses busy(options.measurement.busy);
   const bool compare = options.compare;
   if (compare && options.verdicts.control != Control::off && !options.cases.cuda)
     take_ceilings(session);

@@ -45,6 +45,7 @@ Json record_of(const RunOptions& options, int ranks, const std::string& launcher
   run["launches"] = options.launches;
   run["sync"] = to_string(options.measurement.sync);
   run["start_skew_us"] = options.measurement.start_skew * 1e6;
+  run["busy"] = options.measurement.busy;
   run["equiv"] = options.verdicts.equiv;
   run["min_effect"] = options.verdicts.min_effect;
   run["conv"] = {

@@ -48,6 +48,9 @@ TEST(Launchers, WhatALauncherStartedIsPlannedOnceAndRefusedBeforeItMeets) {
   EXPECT_NE(said, std::string::npos) << plan.out;
   EXPECT_EQ(plan.out.find("ranks     3", said + 1), std::string::npos) << plan.out;
   EXPECT_NE(plan.out.find("blocks    1 launch x"), std::string::npos) << plan.out;
+  const Ended busy = run_line(command + "--busy 1 2>&1");
+  EXPECT_EQ(busy.code, 2) << busy.out;
+  EXPECT_NE(busy.out.find("--busy 1: c10d has started the ranks"), std::string::npos) << busy.out;
   const Ended refused = run_line(command + "2>&1");
   EXPECT_EQ(refused.code, 2) << refused.out;
   EXPECT_NE(refused.out.find("3 ranks x 8 TiB of buffers"), std::string::npos) << refused.out;

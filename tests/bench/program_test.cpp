@@ -133,6 +133,16 @@ TEST(Program, EveryStateOfTheBuffersIsCheckedAndNamed) {
       << ended.out;
 }
 
+TEST(Program, SaysWhatComputedBesideTheRanks) {
+  const TemporaryDirectory folder;
+  const Ended ended = run(std::string("run") + kTiny + "--launches 1 all_gather -s 4K --busy 2 " +
+                          "--json " + (folder / "r.jsonl"));
+  ASSERT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("busy   2 processes computed beside the ranks"), std::string::npos)
+      << ended.out;
+  EXPECT_EQ(lines_of(folder / "r.jsonl").front()["busy"], 2);
+}
+
 TEST(Program, RotatesBuffersBesideHotOnes) {
   const Ended ended =
       run(std::string("run") + kTiny + "--launches 1 all_gather -s 4K --place in --cache auto");
