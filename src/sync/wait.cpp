@@ -66,8 +66,10 @@ WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void*
 WaitResult sleep_until(const WaitContext& context, Doorbell& doorbell, bool (*ready)(void*),
                        void* state) {
   for (;;) {
-    if (doorbell.sleep([&] { return ready(state); }, [&] { return context.control.broken(); }))
+    if (doorbell.sleep([&] { return ready(state); }, [&] { return context.control.broken(); })) {
+      if (context.after_sleep.call != nullptr) context.after_sleep.call(context.after_sleep.state);
       return WaitResult::ready;
+    }
     WaitLook::due();
     if (context.control.broken()) return WaitResult::broken;
     if (is_late(context)) return WaitResult::timed_out;

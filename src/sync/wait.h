@@ -88,6 +88,12 @@ class SpinBudget {
 
 enum class WaitResult : std::uint8_t { ready, broken, timed_out };
 
+// What a thread does at the end of a wait in which it slept, on the CPU where the kernel woke it.
+struct AfterSleep {
+  void (*call)(void* state) noexcept = nullptr;
+  void* state = nullptr;
+};
+
 // What a wait watches besides its own condition.
 struct WaitContext {
   const WaitPolicy& policy;
@@ -96,6 +102,7 @@ struct WaitContext {
   Doorbell* own =
       nullptr;  // rung before this thread gives its CPU away: a peer may sleep on our flag
   bool elsewhere = false;  // the peer has a CPU of its own, and nobody needs this one meanwhile
+  AfterSleep after_sleep = {};
 };
 
 WaitResult wait_slowly(const WaitContext& context, Doorbell& doorbell, bool (*ready)(void*),

@@ -109,6 +109,28 @@ TEST_P(WaitWith, RingsItsOwnBellBeforeItBlocks) {
   other.join();
 }
 
+TEST_P(WaitWith, LooksWhereItWokeUp) {
+  int looks = 0;
+  std::atomic<bool> flag{true};
+  const WaitContext context{
+      .policy = GetParam(),
+      .control = control_,
+      .deadline = in(kLong),
+      .after_sleep = {[](void* state) noexcept { ++*static_cast<int*>(state); }, &looks}};
+  const auto wait = [&] { return wait_until(context, doorbell_, [&] { return flag.load(); }); };
+  EXPECT_EQ(wait(), WaitResult::ready);
+  EXPECT_EQ(looks, 0) << "it did not sleep";
+  flag.store(false);
+  std::thread setter([&] {
+    while (doorbell_.sleepers.load() == 0) std::this_thread::yield();
+    flag.store(true);
+    doorbell_.ring();
+  });
+  EXPECT_EQ(wait(), WaitResult::ready);
+  EXPECT_EQ(looks, 1);
+  setter.join();
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, WaitWith,
                          testing::Values(wait_policy(1, 2), wait_policy(3, 2), WaitPolicy{}));
 

@@ -61,8 +61,11 @@ bool Collective::give_up(WaitResult result, const char* phase) {
 template <class Ready>
 bool Collective::await_peers(Ready ready, const char* phase) {
   // Where ranks share CPUs, every flag was rung for already.
-  WaitContext context{team_.policy(), team_.control(), call_.deadline,
-                      team_.oversubscribed() ? nullptr : &team_.lines(rank()).doorbell};
+  WaitContext context{.policy = team_.policy(),
+                      .control = team_.control(),
+                      .deadline = call_.deadline,
+                      .own = team_.oversubscribed() ? nullptr : &team_.lines(rank()).doorbell,
+                      .after_sleep = team_.after_sleep()};
   const auto await = [&](int peer) {
     return settle(
         wait_until(context, team_.lines(peer).doorbell, [&]() noexcept { return ready(peer); }),
@@ -99,6 +102,8 @@ bool Collective::announce(AccessMode access) {
     const auto cpu = static_cast<std::uint32_t>(sched_getcpu());
     team_.cpus()[static_cast<std::size_t>(rank())] = cpu;
     mine.cpu.store(cpu, std::memory_order_relaxed);
+  } else {
+    team_.note_cpu();
   }
   mine.announce(epoch_, static_cast<std::uint32_t>(access), signature);
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after

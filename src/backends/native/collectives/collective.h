@@ -131,8 +131,11 @@ class Collective {
   // for.
   template <class Ready>
   bool await_ready(int peer, Ready ready, const char* phase) {
-    const WaitContext context{team_.policy(), team_.control(), call_.deadline,
-                              &team_.lines(rank()).doorbell};
+    const WaitContext context{.policy = team_.policy(),
+                              .control = team_.control(),
+                              .deadline = call_.deadline,
+                              .own = &team_.lines(rank()).doorbell,
+                              .after_sleep = team_.after_sleep()};
     return settle(wait_until(context, team_.lines(peer).doorbell, ready), phase);
   }
   // Waits for the data of `step` in the staging of `peer`.

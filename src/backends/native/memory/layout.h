@@ -48,6 +48,7 @@ struct alignas(128) RankLines {
   alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
   Identity identity;
   std::atomic<std::uint32_t> joined;
+  std::atomic<std::uint32_t> cpu;        // where this rank was at its last call, plus 1
   std::atomic<std::uint32_t> reads_all;  // 1: this rank reads every peer's memory, 2: it cannot
   alignas(128) std::atomic<std::uint64_t> echo;            // see measure_latency.cpp
   std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds

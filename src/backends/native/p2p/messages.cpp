@@ -110,6 +110,7 @@ std::optional<Received> Messages::probe(int peer, std::uint32_t tag) {
 Work Messages::run(const Call& call) {
   Transfer transfer;
   fill(transfer, call.op);
+  team_->note_cpu();
   bool done = false;
   // However this ends, no queue may keep a pointer to the stack.
   const auto leave = [this, &done](Transfer* left) {
@@ -167,8 +168,11 @@ WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline d
                              Ready&& ready, Deadline idle_since) {
   bool moved = false;
   if (!places.sockets)
-    return wait_until({policy, control_, deadline, nullptr}, team_->lines(team_->rank()).mailbox,
-                      [&] { return ready(moved); });
+    return wait_until({.policy = policy,
+                       .control = control_,
+                       .deadline = deadline,
+                       .after_sleep = team_->after_sleep()},
+                      team_->lines(team_->rank()).mailbox, [&] { return ready(moved); });
   constexpr int kLookPeriod = 16;  // turns, while no time passes in them
   for (int i = 0;; i = (i + 1) % kLookPeriod) {
     moved = false;
@@ -217,7 +221,10 @@ WaitResult Messages::await(const Transfer& transfer, const Call& call) {
                : engine_.progress(transfer.peer);
   };
   if (wires_.empty())
-    return wait_until({policy, control_, call.deadline, nullptr},
+    return wait_until({.policy = policy,
+                       .control = control_,
+                       .deadline = call.deadline,
+                       .after_sleep = team_->after_sleep()},
                       team_->lines(team_->rank()).mailbox, [&] {
                         MutexLock lock(mutex_);
                         if (!transfer.done) turn();

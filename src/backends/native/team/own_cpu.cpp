@@ -23,4 +23,17 @@ OwnCpu::~OwnCpu() {
   if (pinned_) sched_setaffinity(0, sizeof allowed_, &allowed_);
 }
 
+std::optional<std::uint32_t> leave_taken_cpu(const cpu_set_t& taken) noexcept {
+  const int here = sched_getcpu();
+  if (here < 0 || !CPU_ISSET(static_cast<std::size_t>(here), &taken)) return {};
+  cpu_set_t allowed, free;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
+  CPU_AND(&free, &allowed, &taken);
+  CPU_XOR(&free, &free, &allowed);
+  if (CPU_COUNT(&free) == 0 || sched_setaffinity(0, sizeof free, &free) != 0) return {};
+  const int cpu = sched_getcpu();
+  sched_setaffinity(0, sizeof allowed, &allowed);
+  return cpu < 0 ? std::nullopt : std::optional(static_cast<std::uint32_t>(cpu));
+}
+
 }}}  // namespace c10d::v0::native

@@ -3,6 +3,9 @@
 
 #include <sched.h>
 
+#include <cstdint>
+#include <optional>
+
 namespace c10d { inline namespace v0 { namespace native {
 
 // Keeps the calling thread on the CPU numbered `place` among those that it may use, while this
@@ -18,5 +21,9 @@ class OwnCpu {
   cpu_set_t allowed_;
   bool pinned_ = false;
 };
+
+// If the calling thread is on one of these CPUs, and may use another one: moves it there, and
+// leaves to the kernel where it runs from then on. Returns the CPU that it came to, if it moved.
+std::optional<std::uint32_t> leave_taken_cpu(const cpu_set_t& taken) noexcept;
 
 }}}  // namespace c10d::v0::native

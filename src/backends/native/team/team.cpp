@@ -125,6 +125,21 @@ void Team::join(Deadline deadline) {
   agree_on_plan(deadline);
 }
 
+void Team::note_cpu() noexcept {
+  const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
+  std::atomic<std::uint32_t>& noted = lines(rank()).cpu;
+  if (noted.load(std::memory_order_relaxed) != here) noted.store(here, std::memory_order_relaxed);
+}
+
+void Team::move_apart() noexcept {
+  cpu_set_t taken;
+  CPU_ZERO(&taken);
+  for (const int peer : peers_)
+    if (const std::uint32_t noted = lines(peer).cpu.load(std::memory_order_relaxed); noted != 0)
+      CPU_SET(noted - 1, &taken);
+  if (leave_taken_cpu(taken)) note_cpu();
+}
+
 int Team::place_on_own_cpus() const {
   int place = 0;
   for (int lower = 0; lower < rank(); ++lower)

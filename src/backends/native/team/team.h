@@ -71,6 +71,16 @@ class Team {
   // they are the same on every rank: two_shot() relies on it.
   std::vector<std::uint32_t>& cpus() noexcept { return cpus_; }
 
+  // Where every rank has a CPU. A rank that slept wakes where the kernel puts it: while another
+  // process uses its CPU, on that of the rank that woke it. There the two take turns in every op
+  // until the kernel moves one of them. So each says where it is, and one that wakes beside another
+  // moves away.
+  void note_cpu() noexcept;
+  AfterSleep after_sleep() noexcept {
+    if (oversubscribed()) return {};
+    return {[](void* team) noexcept { static_cast<Team*>(team)->move_apart(); }, this};
+  }
+
   Allocation allocate(std::size_t bytes, Deadline deadline);
 
  private:
@@ -82,6 +92,7 @@ class Team {
   void join(Deadline deadline);
   // How many lower ranks may use the same CPUs.
   int place_on_own_cpus() const;
+  void move_apart() noexcept;
   void wait_for_peer(int peer, const char* what, Deadline deadline,
                      const std::function<bool()>& ready);
   Failure late(int peer, const char* what) const;

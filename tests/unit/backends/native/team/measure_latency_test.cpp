@@ -91,4 +91,29 @@ TEST(OwnCpu, KeepsRanksApartAndGivesTheOtherCpusBack) {
   EXPECT_TRUE(CPU_EQUAL(&before, &together));
 }
 
+TEST(OwnCpu, ARankLeavesTheCpuOfAnother) {
+  const cpu_set_t allowed = cpus_of_this_thread();
+  int moves = 0;
+  cpu_set_t none, here;
+  CPU_ZERO(&none);
+  EXPECT_FALSE(native::leave_taken_cpu(none)) << "nobody else is there";
+  EXPECT_FALSE(native::leave_taken_cpu(allowed)) << "there is no other";
+  for (int place = 0; place < CPU_COUNT(&allowed); ++place) {
+    {
+      const native::OwnCpu own(place);
+      here = cpus_of_this_thread();
+      EXPECT_FALSE(native::leave_taken_cpu(here)) << "it may use this one only";
+    }
+    // The kernel may have moved the thread since: then it has not come from there.
+    if (const auto cpu = native::leave_taken_cpu(here)) {
+      ++moves;
+      EXPECT_FALSE(CPU_ISSET(*cpu, &here));
+      EXPECT_TRUE(CPU_ISSET(*cpu, &allowed));
+    }
+    const cpu_set_t after = cpus_of_this_thread();
+    EXPECT_TRUE(CPU_EQUAL(&allowed, &after));
+  }
+  EXPECT_EQ(moves > 0, CPU_COUNT(&allowed) > 1);
+}
+
 }}}  // namespace c10d::v0
