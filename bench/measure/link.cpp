@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
 constexpr std::array<std::size_t, 3> kStreams = {1, 2, 4};  // at once
 constexpr int kMostRounds = 200;
 constexpr std::chrono::milliseconds kFlow{100};  // of one measurement
@@ -47,7 +47,7 @@ double round_trip(End end, const Connection& link) {
 
 // Each chunk says whether another one follows.
 void send_for_a_while(const Connection& link) {
-  std::string chunk(kChunk, '\1');
+  std::string chunk(kStreamBytes, '\1');
   for (const auto until = Clock::now() + kFlow; chunk[0] != 0;) {
     if (Clock::now() >= until) chunk[0] = 0;
     link.send(chunk);
@@ -60,7 +60,7 @@ struct Received {
   Clock::time_point start, end;
 };
 Received receive_all(const Connection& link) {
-  std::vector<char> chunk(kChunk);
+  std::vector<char> chunk(kStreamBytes);
   link.receive(chunk.data(), chunk.size());
   Received all{.start = Clock::now()};
   while (chunk[0] != 0) {
