@@ -10,6 +10,7 @@
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
 #include "bench/report/table.h"
+#include "bench/torch/interpreter.h"
 #include "c10d/capability.h"
 #include "c10d/collective.h"
 #include "c10d/error.h"
@@ -18,6 +19,15 @@ namespace c10d::bench {
 namespace {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
+
+std::string about_pytorch() {
+  try {
+    return fmt::format("torch.distributed, called by {}; torch:gloo@PYTHON: by another one",
+                       find_pytorch("python3").program);
+  } catch (const std::runtime_error& error) {
+    return fmt::format("not available: {}", error.what());
+  }
+}
 
 Lines lines_of(const std::string& topic) {
   Lines lines;
@@ -28,10 +38,7 @@ Lines lines_of(const std::string& topic) {
       lines.emplace_back(info.name,
                          info.available ? info.version : "not available: " + info.reason);
     for (const char* below : {"gloo", "c10d"})
-      lines.emplace_back(fmt::format("torch:{}", below),
-                         fmt::format("torch.distributed on {0}, called by python3; "
-                                     "torch:{0}@PYTHON: by another one",
-                                     below));
+      lines.emplace_back(fmt::format("torch:{}", below), about_pytorch());
     lines.emplace_back("memcpy", "one core copying S bytes, as a column like any other");
   } else if (topic == "dtypes") {
     for (int i = 0; i < kDTypeCount; ++i) {

@@ -111,9 +111,10 @@ Estimate ratio(const Contestant& contestant, const Contestant& base, std::uint64
   return bootstrap(ratios, seed);
 }
 
-void print_row(const Contestant& contestant, const Contestant& base, const TrainOptions& options) {
+void print_row(const Contestant& contestant, const Contestant& base, const TrainOptions& options,
+               int width) {
   if (!contestant.problem.empty()) {
-    std::printf("%-24s %5d  skipped: %s\n", contestant.what.c_str(), contestant.ranks,
+    std::printf("%-*s %5d  skipped: %s\n", width, contestant.what.c_str(), contestant.ranks,
                 contestant.problem.c_str());
     return;
   }
@@ -128,8 +129,8 @@ void print_row(const Contestant& contestant, const Contestant& base, const Train
   }
   const std::string waits =
       contestant.waits.empty() ? "-" : fmt::format("{:.2f}", median(contestant.waits));
-  std::printf("%-24s %5d %12.2f %10.0f %12s  %s\n", contestant.what.c_str(), contestant.ranks, ms,
-              options.batch_size * contestant.ranks * 1e3 / ms, waits.c_str(), against.c_str());
+  std::printf("%-*s %5d %12.2f %10.0f %12s  %s\n", width, contestant.what.c_str(), contestant.ranks,
+              ms, options.batch_size * contestant.ranks * 1e3 / ms, waits.c_str(), against.c_str());
 }
 
 }  // namespace
@@ -155,16 +156,19 @@ int compare_training(const TrainOptions& options) {
       if (signal != 0) return 128 + signal;
     }
   }
+  std::size_t longest = 0;
+  for (const Contestant& contestant : all) longest = std::max(longest, contestant.what.size());
+  const auto width = static_cast<int>(longest);
   std::printf(
       "%s, %d samples a rank and step, one thread a rank; %d launch%s of %d steps, "
-      "interleaved\n\n%-24s %5s %12s %10s %12s  %s\n",
+      "interleaved\n\n%-*s %5s %12s %10s %12s  %s\n",
       options.model.c_str(), options.batch_size, options.launches,
-      options.launches == 1 ? "" : "es", options.steps, "what", "ranks", "step p50 ms", "samples/s",
-      "waits ms", "time / first [95 % CI]");
+      options.launches == 1 ? "" : "es", options.steps, width, "what", "ranks", "step p50 ms",
+      "samples/s", "waits ms", "time / first [95 % CI]");
   const Contestant* base = &all.front();
   for (const Contestant& contestant : all) {
     if (contestant.ranks != base->ranks) base = &contestant;
-    print_row(contestant, *base, options);
+    print_row(contestant, *base, options, width);
   }
   const bool measured = std::any_of(all.begin(), all.end(),
                                     [](const Contestant& one) { return one.problem.empty(); });

@@ -84,6 +84,16 @@ void BlockRunner::capture() {
   });
 }
 
+void BlockRunner::introduce() {
+  attempt([&] {
+    for (std::uint64_t set = 0; set < buffers_.sets(); ++set) {
+      buffers_.turn_to(set);
+      subject_.meet_ops(buffers_.ops());
+    }
+    buffers_.turn_to(0);
+  });
+}
+
 template <class F>
 void BlockRunner::for_each_checked(F&& f) {
   if (graphs_.empty()) {
@@ -223,7 +233,8 @@ std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, b
   for (std::uint64_t i = 0; i < count;) {
     buffers_.refresh(settings_.dirty);
     if (!meet(deadline) && i >= kFewestIterations) {
-      run();  // in place the last result is gone: see refresh(), and check()
+      // The last result is gone: see refresh(), and check(). On a GPU nobody looks for it.
+      if (buffers_.of().place == Place::in && !timer_) run();
       return i;
     }
     if (settings_.start_skew > 0) wait_for_skew();

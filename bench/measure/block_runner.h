@@ -54,6 +54,8 @@ class BlockRunner {
   // With Settings::graph_ops, and before all else: captures the ops. No rank launches a graph
   // before all ranks have theirs: see failed_anywhere().
   void capture();
+  // Shows the subject the ops of all buffer sets.
+  void introduce();
   // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
   // iteration, waits between iterations included, as rank 0 saw them.
   double warm_up(double seconds, int fixed);

@@ -32,6 +32,9 @@ class Subject {
   virtual bool overlaps() const noexcept { return true; }
   // Before the blocks of a case.
   virtual void prepare(const Case&) {}
+  // Before any op of a case is timed, outside of a graph: all of them, one buffer set after the
+  // other.
+  virtual void meet_ops(std::span<const Op>) {}
   // Throws what failed.
   virtual void run(std::span<const Op> ops, Flight flight) = 0;
   // What it will run for the case, in buffers that are registered with it or not; empty: unknown.

@@ -22,5 +22,10 @@ inline bool is_mpi(const std::string& column) {
   return backend == "mpi" || backend == "raw:mpi";
 }
 inline bool is_torch(const std::string& column) { return column.starts_with("torch:"); }
+// The Python of a column of PyTorch.
+inline std::string python_of(const std::string& column) {
+  const std::string which = which_of(column);
+  return which.empty() ? "python3" : which;
+}
 
 }  // namespace c10d::bench

@@ -116,12 +116,13 @@ struct ProcessSet {
   std::string column(const std::string& backend) const {
     return build.side.empty() ? backend : backend + "@" + build.side;
   }
-  // "A", "mpich", "A mpich", "torch:gloo"; empty where it is the only one.
+  // "A", "mpich", "A mpich", "torch:gloo", "native".
   std::string name() const {
     std::string which;
     for (const std::string& backend : backends)
       if (which.empty()) which = is_torch(backend) ? backend : which_of(backend);
-    return build.side.empty() || which.empty() ? build.side + which : build.side + " " + which;
+    if (which.empty()) return build.side.empty() ? backends.front() : build.side;
+    return build.side.empty() ? which : build.side + " " + which;
   }
 };
 

@@ -61,9 +61,9 @@ Support support_of(const Case& c, const Column& column, const Buffers& buffers,
   Support support = subject.supports({op.kind, c.dtype, c.redop, device});
   if (!support) return support;
   if (buffers.flight() == Flight::together && !subject.overlaps())
-    return {false, "called directly, one message at a time", ""};
+    return {false, "this column has one message at a time; take send", ""};
   if (buffers.flight() == Flight::one_per_group && !subject.overlaps())
-    return {false, "called directly, one op at a time", ""};
+    return {false, "this column has one op at a time", ""};
   const std::string algorithm = subject.algorithm(c, column.registered);
   if (column.name == "native" && !options.algo.empty() &&
       !is_as_asked(op.name, algorithm, options.algo))

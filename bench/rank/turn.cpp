@@ -52,6 +52,8 @@ void Turn::prepare() {
   if (!is_alive()) return;
   expect(how_.warmup >= 0 ? kNoLimit : how_.seconds);
   column_.subject->prepare(case_);
+  runner_.introduce();
+  if (drop_if_failed()) return;
   if (how_.graph_ops > 0) {
     runner_.capture();
     if (drop_if_failed()) return;

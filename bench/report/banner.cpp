@@ -81,13 +81,6 @@ Parts placement_parts(const Results& results) {
                       *different.begin())};
 }
 
-// Of --busy.
-Parts busy_parts(const Results& results) {
-  const int busy = results.run.value("busy", 0);
-  if (busy == 0) return {};
-  return {fmt::format("{} process{} computed beside the ranks", busy, busy == 1 ? "" : "es")};
-}
-
 std::string link_name(const CeilRecord& ceil) {
   return fmt::format("link {}{}", ceil.level,
                      ceil.streams < 2 ? "" : fmt::format(" by {} connections", ceil.streams));
@@ -218,6 +211,12 @@ std::string machine_text(const Json& environment) {
   return fmt::format("{} CPU{}, {}, {} NUMA node{}{}, Linux {}", cores, cores == 1 ? "" : "s",
                      environment.value("cpu", ""), numa, numa == 1 ? "" : "s",
                      virt.empty() || virt == "none" ? "" : ", VM", environment.value("kernel", ""));
+}
+
+Parts busy_parts(const Results& results) {
+  const int busy = results.run.is_object() ? results.run.value("busy", 0) : 0;
+  if (busy == 0) return {};
+  return {fmt::format("{} process{} computed beside the ranks", busy, busy == 1 ? "" : "es")};
 }
 
 std::vector<std::string> gpu_parts(const Json& environment) {

@@ -30,6 +30,8 @@ std::string commit_of(const Json& run);
 // The GPUs of the ranks in an env record, and by which library the driver was reached: a stand-in
 // has no times of a GPU. Nothing of a run on the CPU.
 std::vector<std::string> gpu_parts(const Json& environment);
+// What --busy asked for.
+std::vector<std::string> busy_parts(const Results& results);
 std::string machine_text(const Json& environment);
 // Without anything beyond ASCII, for terminals that ask for that.
 std::string to_ascii(std::string text);

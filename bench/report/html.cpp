@@ -125,21 +125,25 @@ std::string environment(const Results& results) {
     html += fact("commit", commit_of(run));
     html += fact("launcher", run.value("launcher", ""));
     html += fact("seed", std::to_string(run.value("seed", std::uint64_t{0})));
+    for (const std::string& busy : busy_parts(results)) html += fact("busy", busy);
   }
   std::set<std::string> said;
   for (const Json& machine : results.environments) {
     const std::string text =
         fmt::format("{}: {}", machine.value("host", ""), machine_text(machine));
-    if (!said.insert(text).second) continue;
-    html += fact("host", text);
-    for (const std::string& gpu : gpu_parts(machine)) html += fact("gpu", gpu);
-    const Json libs = machine.value("libs", Json::object());
+    const bool is_new = said.insert(text).second;
+    if (is_new) html += fact("host", text);
+    for (const std::string& gpu : is_new ? gpu_parts(machine) : Parts()) html += fact("gpu", gpu);
+    const Json libs = machine.value("libs", Json::object());  // sets of processes have others
     for (const auto& [name, lib] : libs.items()) {
       const std::string version = lib.value("ver", "");
       const std::string about = lib.value("about", "");
       const bool told = about.find(version) != about.npos;  // also when there is none
-      html += fact(name, told ? about : version + (about.empty() ? "" : " - ") + about);
+      const std::string row =
+          fact(name, told ? about : version + (about.empty() ? "" : " - ") + about);
+      if (said.insert(row).second) html += row;
     }
+    if (!is_new) continue;
     const Json vars = machine.value("vars", Json::object());
     for (const auto& [name, value] : vars.items()) html += fact(name, value.get<std::string>());
   }

@@ -25,6 +25,7 @@
 #include "bench/run/session.h"
 #include "bench/run/signal_guard.h"
 #include "bench/text/format.h"
+#include "bench/torch/interpreter.h"
 #include "c10d/capability.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
@@ -180,10 +181,10 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
   HeldSignals held;
   Session session(options, ranks, ranks, cases,
                   mpi.flavour.empty() ? "c10d" : "mpirun " + mpi.flavour);
-  const BusyProcesses busy(options.measurement.busy);
   const bool compare = options.compare;
   if (compare && options.verdicts.control != Control::off && !options.cases.cuda)
     take_ceilings(session);
+  const BusyProcesses busy(options.measurement.busy);
   int code = 0;
   int launched = 0;
   // A backend that failed, or wrong data, is one thing; a launch that did not arrive to its end
@@ -226,6 +227,10 @@ void refuse_misplaced_at(const std::vector<std::string>& names) {
 void refuse_misspelt(const std::vector<std::string>& columns) {
   std::vector<std::string> names;
   for (const std::string& column : columns) names.push_back(backend_of(column));
+  for (const std::string& name : names)
+    if (is_torch(name) && name != "torch:gloo" && name != "torch:c10d")
+      throw InvalidArgument(
+          fmt::format("-B {}: of torch.distributed there are torch:gloo and torch:c10d", name));
   const auto backends_known = known_backend_names();
   std::vector<std::string_view> known(backends_known.begin(), backends_known.end());
   known.insert(known.end(),
@@ -240,6 +245,18 @@ void refuse_misspelt(const std::vector<std::string>& columns) {
     const std::string_view near = nearest_name(name, known);
     if (near.empty() || near == name) continue;
     throw InvalidArgument(fmt::format("unknown backend '{}': did you mean {}?", name, near));
+  }
+}
+
+// Before ranks are started.
+void refuse_pythons(const std::vector<std::string>& columns) {
+  for (const std::string& column : columns) {
+    if (!is_torch(column)) continue;
+    try {
+      find_pytorch(python_of(column));
+    } catch (const std::runtime_error& error) {
+      throw InvalidArgument(fmt::format("-B {}: {}", column, error.what()));
+    }
   }
 }
 
@@ -350,7 +367,6 @@ void make_sets(RunOptions& options) {
       if (std::ranges::find(set.backends, name) != set.backends.end())
         columns.push_back(set.column(name));
   options.backends.names = columns;
-  options.output.verbose = false;  // the sets say it
 }
 
 // What needs launches of its own.
@@ -358,11 +374,12 @@ void refuse_sets(const RunOptions& options, const LaunchInfo& info) {
   const auto& names = options.backends.names;
   const bool at = std::ranges::any_of(
       names, [](const std::string& name) { return name.find('@') != std::string::npos; });
-  if (at || !options.builds.empty())
-    throw InvalidArgument(
-        fmt::format("{}: {} has started the ranks already; start c10d-bench itself, and it starts "
-                    "what it compares",
-                    at ? fmt::format("-B {}", fmt::join(names, ",")) : "--against", info.launcher));
+  if (!at && options.builds.empty() && process_sets(options).size() < 2) return;
+  throw InvalidArgument(fmt::format(
+      "{}: {} has started the ranks already; start c10d-bench itself, and it starts what it "
+      "compares",
+      options.builds.empty() ? fmt::format("-B {}", fmt::join(names, ",")) : "--against",
+      info.launcher));
 }
 
 }  // namespace
@@ -381,6 +398,7 @@ int run_benchmark(const RunOptions& asked) {
   const bool launched = info.launcher != "none";
   if (launched) refuse_sets(options, info);
   refuse_misplaced_at(options.backends.names);
+  refuse_pythons(options.backends.names);
   make_sets(options);
   if (!options.backends.algo.empty()) refuse_unknown_algorithm(options.backends.algo, 2);
   if (launched) follow_launcher(info, options);

@@ -44,9 +44,10 @@ std::string program_of(const std::string& given) {
                   given));
 }
 
-// The library that a process has only one of.
-std::string below(const std::string& column) {
-  return (is_mpi(column) ? "mpi@" : "torch@") + which_of(column);
+// What a process has only one of, and which one; empty: nothing of the kind.
+std::string library_of(const std::string& column) {
+  if (is_mpi(column)) return "mpi@" + which_of(column);
+  return is_torch(column) ? "torch@" + which_of(column) : "";
 }
 
 // Starts the program of a build with its environment, and without the variables by which launch()
@@ -198,10 +199,10 @@ std::vector<ProcessSet> order_of(std::vector<ProcessSet> sets, int number) {
 std::vector<ProcessSet> process_sets(const RunOptions& options) {
   const std::vector<std::string>& names = options.backends.names;
   const auto first_mpi = std::ranges::find_if(names, is_mpi);
-  const std::string others = first_mpi == names.end() ? "" : below(*first_mpi);
-  std::vector<std::pair<std::string, std::vector<std::string>>> columns;  // by what is below them
+  const std::string others = first_mpi == names.end() ? "" : library_of(*first_mpi);
+  std::vector<std::pair<std::string, std::vector<std::string>>> columns;  // by their library
   for (const std::string& name : names) {
-    const std::string key = is_mpi(name) || is_torch(name) ? below(name) : others;
+    const std::string library = library_of(name), key = library.empty() ? others : library;
     auto found = std::ranges::find(columns, key, [](const auto& one) { return one.first; });
     if (found == columns.end()) found = columns.insert(found, {key, {}});
     found->second.push_back(name);

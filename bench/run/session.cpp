@@ -134,7 +134,7 @@ void Session::add(const Json& line) {
   }
   if (kind == "cell") {
     const CellRecord& cell = results_.cells.back();
-    if (options_.output.verbose) tell(cell);
+    if (options_.output.verbose && options_.sets.size() < 2) tell(cell);  // else the sets do
     if (is_control(cell.backend)) return;  // its verdict is a ctl record
     write(to_json(cell, false));
     if (options_.output.raw) write(sample_json(cell));

@@ -5,10 +5,14 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
+#include "bench/torch/torch_rank.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
 
@@ -22,24 +26,23 @@ struct Api {
   int (*PyGILState_Ensure)() = nullptr;
   void (*PyGILState_Release)(int) = nullptr;
   void (*Py_DecRef)(void*) = nullptr;
-  void* (*PyImport_ImportModule)(const char*) = nullptr;
+  void* (*Py_CompileString)(const char*, const char*, int) = nullptr;
+  void* (*PyImport_ExecCodeModule)(const char*, void*) = nullptr;
   void* (*PyObject_GetAttrString)(void*, const char*) = nullptr;
   void* (*PyObject_CallFunctionObjArgs)(void*, ...) = nullptr;
   void* (*PyObject_Str)(void*) = nullptr;
   void* (*PyUnicode_FromStringAndSize)(const char*, ssize_t) = nullptr;
   const char* (*PyUnicode_AsUTF8AndSize)(void*, ssize_t*) = nullptr;
-  void* (*PySys_GetObject)(const char*) = nullptr;  // borrowed
   int (*PySys_SetObject)(const char*, void*) = nullptr;
   void* (*PyList_New)(ssize_t) = nullptr;
   int (*PyList_Append)(void*, void*) = nullptr;
   void (*PyErr_Fetch)(void**, void**, void**) = nullptr;
   void (*PyErr_NormalizeException)(void**, void**, void**) = nullptr;
+  void (*PyErr_Clear)() = nullptr;
 };
 Api api;
 
-[[noreturn]] void cannot(const std::string& why) {
-  throw_failure({.code = Code::unsupported, .message = why});
-}
+[[noreturn]] void cannot(const std::string& why) { throw std::runtime_error(why); }
 
 void open_api(const PythonFacts& facts) {
   // Global: modules of Python look for its functions in the process.
@@ -56,18 +59,19 @@ void open_api(const PythonFacts& facts) {
   C10D_FIND(PyGILState_Ensure);
   C10D_FIND(PyGILState_Release);
   C10D_FIND(Py_DecRef);
-  C10D_FIND(PyImport_ImportModule);
+  C10D_FIND(Py_CompileString);
+  C10D_FIND(PyImport_ExecCodeModule);
   C10D_FIND(PyObject_GetAttrString);
   C10D_FIND(PyObject_CallFunctionObjArgs);
   C10D_FIND(PyObject_Str);
   C10D_FIND(PyUnicode_FromStringAndSize);
   C10D_FIND(PyUnicode_AsUTF8AndSize);
-  C10D_FIND(PySys_GetObject);
   C10D_FIND(PySys_SetObject);
   C10D_FIND(PyList_New);
   C10D_FIND(PyList_Append);
   C10D_FIND(PyErr_Fetch);
   C10D_FIND(PyErr_NormalizeException);
+  C10D_FIND(PyErr_Clear);
 #undef C10D_FIND
 }
 
@@ -92,7 +96,9 @@ std::string text_of(void* object) {
   const Reference text(api.PyObject_Str(object));
   ssize_t length = 0;
   const char* const bytes = text ? api.PyUnicode_AsUTF8AndSize(text.get(), &length) : nullptr;
-  return bytes == nullptr ? "" : std::string(bytes, static_cast<std::size_t>(length));
+  if (bytes != nullptr) return {bytes, static_cast<std::size_t>(length)};
+  api.PyErr_Clear();
+  return "what Python says is no text";
 }
 
 [[noreturn]] void throw_raised() {
@@ -101,9 +107,9 @@ std::string text_of(void* object) {
   api.PyErr_NormalizeException(&type, &value, &trace);
   const Reference drop_type(type), drop_value(value), drop_trace(trace);
   const Reference name(api.PyObject_GetAttrString(type, "__name__"));
-  throw_failure({.code = Code::backend_error,
-                 .message = fmt::format("{}: {}", name ? text_of(name.get()) : "Python",
-                                        value == nullptr ? "" : text_of(value))});
+  if (!name) api.PyErr_Clear();
+  throw std::runtime_error(fmt::format("{}: {}", name ? text_of(name.get()) : "Python",
+                                       value == nullptr ? "" : text_of(value)));
 }
 
 Reference checked(void* object) {
@@ -139,32 +145,42 @@ void set_path(const Json& path) {
 
 }  // namespace
 
-PythonFacts ask_python(const std::string& program) {
+PythonFacts find_pytorch(const std::string& program) {
   const char* const question =
-      "import json, os, sys, sysconfig\n"
+      "import importlib.util, json, os, sys, sysconfig\n"
       "said = sysconfig.get_config_var\n"
       "name = said('INSTSONAME') or ''\n"
       "places = [os.path.join(said(at) or '', more, name) for at in ('LIBDIR', 'LIBPL')\n"
       "          for more in ('', said('MULTIARCH') or '')]\n"
+      "torch = importlib.util.find_spec('torch')\n"
       "print(json.dumps({\n"
+      "    'torch': bool(torch and torch.origin),\n"
       "    'library': next((at for at in places if '.so' in name and os.path.exists(at)), ''),\n"
       "    'home': sys.base_prefix + ':' + sys.base_exec_prefix,\n"
       "    'path': [at for at in sys.path if at], 'program': sys.executable}))\n";
   std::string said, complaint;
   LaunchOptions options;
   options.command = {program, "-c", question};
+  options.timeout = std::chrono::seconds(30);
   options.on_line = [&](int, bool is_stderr, std::string_view line) {
     (is_stderr ? complaint : said) = line;
   };
   try {
-    if (const int code = launch(options).exit_code; code != 0)
-      cannot(fmt::format("{} is no Python: exit code {} {}", program, code, complaint));
+    const LaunchResult ended = launch(options);
+    if (ended.forwarded_signal != 0) std::raise(ended.forwarded_signal);
+    if (ended.exit_code != 0)
+      cannot(fmt::format("{} is no Python: exit code {} {}", program, ended.exit_code, complaint));
   } catch (const InvalidArgument& error) {
     cannot(error.what());
   }
   const Json facts = Json::parse(said, nullptr, false);
   if (!facts.is_object() || !facts.contains("library"))
     cannot(fmt::format("{} is no Python: it said '{}'", program, said));
+  if (!facts["torch"].get<bool>())
+    cannot(
+        fmt::format("{} has no PyTorch; install it (Debian: python3-torch, pip: torch), or name a "
+                    "Python that has it: torch:gloo@PYTHON",
+                    facts["program"].get<std::string>()));
   PythonFacts python{facts["library"], facts["home"], facts["path"], facts["program"]};
   if (python.library.empty())
     cannot(fmt::format("{} has no shared library libpython (Debian: libpython3.11)", program));
@@ -188,17 +204,18 @@ void PythonCallable::operator()() const {
 }
 
 Interpreter::Interpreter(const std::string& program) : program_(program) {
-  const PythonFacts facts = ask_python(program);
+  const PythonFacts facts = find_pytorch(program);
   open_api(facts);
   initialize(facts.home);
   Json path = facts.path;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  path.insert(path.begin(), here);
   path.push_back(here.parent_path() / "python");  // of a build: c10d_torch
   try {
     set_path(path);
     if (api.PySys_SetObject("executable", python_string(facts.program).get()) != 0) throw_raised();
-    module_ = checked(api.PyImport_ImportModule("torch_rank")).release();
+    constexpr int kFileInput = 257;  // Py_file_input
+    const Reference code = checked(api.Py_CompileString(kTorchRank, "torch_rank.py", kFileInput));
+    module_ = checked(api.PyImport_ExecCodeModule("torch_rank", code.get())).release();
   } catch (...) {
     api.PyEval_SaveThread();
     throw;

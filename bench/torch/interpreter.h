@@ -15,9 +15,9 @@ struct PythonFacts {
   std::string program;  // sys.executable
 };
 
-// Asks the program: a path, or a name on PATH. Throws DistBackendError (unsupported) when it is not
-// there, or has no shared library.
-PythonFacts ask_python(const std::string& program);
+// Asks the program: a path, or a name on PATH. Throws std::runtime_error with the reason when it is
+// not there, or has no PyTorch or no shared library.
+PythonFacts find_pytorch(const std::string& program);
 
 // A reference to a callable of Python.
 class PythonCallable {
@@ -26,26 +26,27 @@ class PythonCallable {
   PythonCallable(PythonCallable&& other) noexcept;
   PythonCallable& operator=(PythonCallable&& other) noexcept;
   ~PythonCallable();
-  // Without arguments; what it returns is dropped. Throws DistBackendError (backend_error) with
-  // what Python raised.
+  // Without arguments; what it returns is dropped. Throws std::runtime_error with what Python
+  // raised.
   void operator()() const;
 
  private:
   void* object_;
 };
 
-// A Python interpreter in this process: its library is opened at run time, and stays. No call
-// leaves the interpreter's lock behind, so that threads of Python modules run between calls.
+// A Python interpreter in this process: its library is opened at run time, and stays. Each call
+// takes the interpreter's lock and gives it back, so that threads of Python modules run between
+// calls.
 class Interpreter {
  public:
-  // The one of `program`. A process has one: for another program it throws DistBackendError
-  // (unsupported), as for what ask_python() says.
+  // The one of `program`. A process has one: for another program it throws std::runtime_error, as
+  // find_pytorch() does.
   static Interpreter& of(const std::string& program);
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  // The function NAME of the module torch_rank, which lies beside this program, with JSON as its
-  // only argument, and what it returns as JSON. Throws as PythonCallable.
+  // The function NAME of torch_rank.py, with JSON as its only argument, and what it returns as
+  // JSON. Throws as PythonCallable.
   Json call(const char* name, const Json& argument);
   // The same where it returns a callable.
   PythonCallable callable(const char* name, const Json& argument);

@@ -8,16 +8,11 @@ case is out of place, such an op copies its input first.
 import ctypes
 import datetime
 import json
+import os
 import platform
-import sys
 
-try:
-    import torch
-    import torch.distributed as dist
-except ImportError as error:
-    raise ImportError(f"{sys.executable} has no PyTorch ({error}); install it (Debian: "
-                      "python3-torch, pip: torch), or name a Python that has it: "
-                      "torch:gloo@PYTHON") from error
+import torch
+import torch.distributed as dist
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16,
           "bf16": torch.bfloat16, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32,
@@ -28,7 +23,7 @@ REDUCTIONS = {"sum": "SUM", "avg": "AVG", "prod": "PRODUCT", "min": "MIN", "max"
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 
 columns = []
-store = None  # of this rank; that of rank 0 listens
+store = None  # of this rank; it stays, for a FileStore wants its file when it ends
 
 
 def memory(place, dtype):
@@ -72,7 +67,7 @@ class Column:
             dist.init_process_group(backend, store=store, rank=rank, world_size=size,
                                     timeout=timeout)
             self.group = dist.group.WORLD
-        self.reasons = {}
+        self.in_place = False
         self.gathers_into_one = not self.try_out("all_gather_into_tensor", torch.float32, None)
 
     def try_out(self, op, dtype, reduce):
@@ -85,20 +80,22 @@ class Column:
             self.function(op, elements(("reduce_scatter", "all_to_all", "scatter")),
                           elements(("all_gather", "all_gather_into_tensor", "all_to_all",
                                     "gather")), reduce, 0, 0)()
-        except (RuntimeError, ValueError, TypeError, AttributeError) as error:
-            return str(error).splitlines()[0]
+        except Exception as error:  # whatever PyTorch says
+            said = str(error).splitlines() or [type(error).__name__]
+            return f"{op} of {dtype}: {said[0]}"
         return ""
 
     def why_unsupported(self, op, dtype, reduce):
         """Collective. "" if it works."""
+        if op in ("scan", "exscan"):
+            return f"PyTorch has no {op}"
+        if op.endswith("_v"):
+            return "with PyTorch, ops with equal shards are measured"
         if dtype not in DTYPES:
             return f"{dtype} is not measured with PyTorch"
         if op in REDUCING and reduction(reduce) is None:
             return f"PyTorch has no {reduce}"
-        key = op, dtype, reduce if op in REDUCING else ""
-        if key not in self.reasons:
-            self.reasons[key] = self.try_out(op, DTYPES[dtype], reduction(reduce))
-        return self.reasons[key]
+        return self.try_out(op, DTYPES[dtype], reduction(reduce))
 
     def function(self, op, source, to, reduce, peer, tag):
         """The call of a script. `peer`: of a message, or the root."""
@@ -106,7 +103,7 @@ class Column:
         if op == "all_reduce":
             return after_copy(to, source, lambda: dist.all_reduce(to, reduce, group))
         if op == "reduce":  # leaves something in the tensor of every rank
-            target = to if is_root else torch.empty_like(source)
+            target = to if is_root else source if self.in_place else torch.empty_like(source)
             return after_copy(target, source, lambda: dist.reduce(target, peer, reduce, group))
         if op == "broadcast":
             return after_copy(to, source if is_root else to,
@@ -132,13 +129,11 @@ class Column:
             return lambda: dist.send(source, peer, group, tag)
         if op == "recv":
             return lambda: dist.recv(to, peer, group, tag)
-        if op in ("scan", "exscan"):
-            raise NotImplementedError(f"PyTorch has no {op}")
-        raise NotImplementedError("of PyTorch the ops with equal shards are measured")
+        raise ValueError(op)
 
 
 def listen(text):
-    """Rank 0: a store for all ranks. Returns where it listens."""
+    """Rank 0 of several hosts: where a store for all ranks listens."""
     global store
     host = json.loads(text)["host"]
     store = dist.TCPStore(host, 0, None, True, wait_for_workers=False)
@@ -152,8 +147,11 @@ def open_column(text):
     torch.set_num_threads(1)
     if asked["backend"] == "c10d":
         import c10d_torch  # noqa: F401  before PyTorch 2.15 nothing else finds it
-    if store is None:
-        store = dist.TCPStore(*asked["address"], None, False,
+    if len(asked["store"]) == 1:  # all ranks are on one host: nothing listens beyond it
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        store = store or dist.FileStore(asked["store"][0], asked["size"])
+    elif store is None:
+        store = dist.TCPStore(*asked["store"], None, False,
                               datetime.timedelta(seconds=asked["seconds"]))
     columns.append(Column(asked["backend"], asked["rank"], asked["size"], asked["seconds"]))
     return json.dumps({
@@ -173,13 +171,15 @@ def make_op(text):
     """A function without arguments that calls the op on memory of the caller."""
     asked = json.loads(text)
     dtype = DTYPES[asked["dtype"]]
-    return columns[asked["column"]].function(
+    column = columns[asked["column"]]
+    column.in_place = asked["in_place"]
+    return column.function(
         asked["op"], memory(asked["input"], dtype), memory(asked["output"], dtype),
         reduction(asked["reduce"]), asked["peer"], asked["tag"])
 
 
 def close_column(text):
-    """Collective. The last one ends torch.distributed."""
+    """The last one ends torch.distributed."""
     columns[json.loads(text)["column"]] = None
     if not any(columns):
         dist.destroy_process_group()

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/torch/torch_subject.h"
 
-#include <fmt/format.h>
+#include <stdlib.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <compare>
+#include <filesystem>
 #include <map>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -58,71 +65,122 @@ OpKey key_of(const Op& op) {
   return key;
 }
 
+// For the file by which the ranks of one host meet: no other user reads it.
+class FolderForAll {
+ public:
+  FolderForAll() {
+    if (::mkdtemp(path_.data()) == nullptr) throw std::system_error(errno, std::generic_category());
+  }
+  ~FolderForAll() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  FolderForAll(const FolderForAll&) = delete;
+  FolderForAll& operator=(const FolderForAll&) = delete;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_ = std::filesystem::temp_directory_path() / "c10d-bench-XXXXXX";
+};
+
 class TorchSubject final : public Subject {
  public:
   TorchSubject(const std::string& column, const SubjectContext& context)
-      : python_(Interpreter::of(which_of(column).empty() ? "python3" : which_of(column))) {
+      : control_(*context.control), python_(Interpreter::of(python_of(column))) {
     // "torch:gloo": a column of this process, so its name is one, too.
     const std::string backend = backend_of(column).substr(std::string("torch:").size());
     const std::chrono::duration<double> seconds = context.timeout;
     const Json about = python_.call("open_column", {{"backend", backend},
                                                     {"rank", context.control->rank()},
                                                     {"size", context.control->size()},
-                                                    {"address", meet(context)},
+                                                    {"store", meet(context)},
                                                     {"seconds", seconds.count()}});
     column_ = about.at("column");
     description_ = about.at("description");
   }
+  ~TorchSubject() override {
+    try {
+      shutdown();
+    } catch (const std::exception&) {  // the column has failed already
+    }
+  }
+  TorchSubject(const TorchSubject&) = delete;
+  TorchSubject& operator=(const TorchSubject&) = delete;
 
+  // Collective: all ranks try the op out, the first time, and take the same answer.
   Support supports(const Query& query) const override {
-    const std::string why =
-        python_.call("why_unsupported", {{"column", column_},
-                                         {"op", to_string(query.op)},
-                                         {"dtype", to_string(query.dtype)},
-                                         {"reduce", to_string(query.reduce_op)}});
+    const Json about = {{"column", column_},
+                        {"op", to_string(query.op)},
+                        {"dtype", to_string(query.dtype)},
+                        {"reduce", to_string(query.reduce_op)}};
+    const std::string key = about.dump();
+    const auto found = reasons_.find(key);
+    if (found != reasons_.end()) return {found->second.empty(), found->second, ""};
+    std::string why = python_.call("why_unsupported", about);
+    const std::array mine{why.empty() ? 0 : 1};
+    std::array any{0};
+    control_.all_reduce(any, mine, ReduceOp::max);
+    if (any[0] != 0 && why.empty()) why = "another rank cannot";
+    reasons_.emplace(key, why);
     return {why.empty(), why, ""};
   }
   std::string description() const override { return description_; }
   // A script that does not say async_op=True.
   bool overlaps() const noexcept override { return false; }
-  void prepare(const Case&) override { ops_.clear(); }
+  void prepare(const Case& c) override {
+    ops_.clear();
+    in_place_ = c.place == Place::in;
+  }
+  void meet_ops(std::span<const Op> ops) override {
+    for (const Op& op : ops) callable_of(op);
+  }
   void run(std::span<const Op> ops, Flight) override {
     for (const Op& op : ops) callable_of(op)();
   }
-  void shutdown() override { python_.call("close_column", {{"column", column_}}); }
+  void shutdown() override {
+    if (std::exchange(is_open_, false)) python_.call("close_column", {{"column", column_}});
+  }
 
  private:
-  // Where the first rank's store of PyTorch listens.
+  // Where the store of PyTorch is: the file, or where the first rank listens.
   Json meet(const SubjectContext& context) {
     Store& store = context.control->store();
     constexpr const char* kKey = "bench/torch_store";
+    const bool one_host = std::ranges::all_of(context.control->members(), &Member::same_host);
+    const auto host = env("MASTER_ADDR");
+    if (!one_host && !host) throw std::runtime_error("MASTER_ADDR is not set");
     if (context.control->rank() == 0 && !store.try_get(kKey)) {
-      const std::string host = env("MASTER_ADDR").value_or("127.0.0.1");
-      store.set(kKey, python_.call("listen", {{"host", host}}).dump());
+      static const FolderForAll folder;  // to the end of this process, as Python
+      const Json where =
+          one_host ? Json{folder.path() + "/store"} : python_.call("listen", {{"host", *host}});
+      store.set(kKey, where.dump());
     }
     return Json::parse(store.get(kKey));
   }
-  // Made once for each op of a case: a script has its tensors, too, before it begins.
+  // Made once for each op of a case, before it is timed: a script has its tensors, too.
   const PythonCallable& callable_of(const Op& op) {
-    constexpr std::size_t kMost = 65536;
     const OpKey key = key_of(op);
     const auto found = ops_.find(key);
     if (found != ops_.end()) return found->second;
-    if (ops_.size() == kMost) ops_.clear();
     Json about = {{"column", column_},
                   {"op", to_string(key.kind)},
                   {"input", {key.input, key.input_count}},
                   {"output", {key.output, key.output_count}},
                   {"dtype", to_string(key.dtype)},
                   {"reduce", to_string(key.reduce)},
+                  {"in_place", in_place_},
                   {"peer", key.peer},
                   {"tag", key.tag}};
     return ops_.emplace(key, python_.callable("make_op", about)).first->second;
   }
 
+  ProcessGroup& control_;
   Interpreter& python_;
+  bool is_open_ = true;
+  bool in_place_ = false;
   int column_ = 0;
   std::string description_;
+  mutable std::map<std::string, std::string> reasons_;  // why not, by question
   std::map<OpKey, PythonCallable> ops_;
 };
 

@@ -9,8 +9,8 @@
 namespace c10d::bench {
 
 // torch.distributed in this process, as a script calls it: "torch:gloo" or "torch:c10d", and behind
-// an @ the Python that has PyTorch, else python3. Throws DistBackendError with the reason when that
-// is not there.
+// an @ the Python that has PyTorch, else python3. Throws std::runtime_error with the reason when
+// that is not there.
 std::unique_ptr<Subject> make_torch_subject(const std::string& column,
                                             const SubjectContext& context);
 

@@ -215,52 +215,23 @@ const RunOptions& options_of(const Parsed& parsed) {
 
 // One value that each option takes, and both spellings of each name.
 TEST(Options, AreTakenWithDashesAndUnderscores) {
-  const std::map<std::string, std::string> values = {{"--ranks", "2"},
-                                                     {"--bind", "core"},
-                                                     {"--device", "cuda"},
-                                                     {"--backends", "mpi"},
-                                                     {"--against", "self"},
-                                                     {"--env", "B:NAME=1"},
-                                                     {"--min", "8"},
-                                                     {"--max", "1G"},
-                                                     {"--factor", "4"},
-                                                     {"--step", "1G"},
-                                                     {"--sizes", "8"},
-                                                     {"--dtype", "bf16"},
-                                                     {"--redop", "max"},
-                                                     {"--root", "all"},
-                                                     {"--place", "both"},
-                                                     {"--algo", "pull"},
-                                                     {"--window", "4"},
-                                                     {"--concurrent", "2"},
-                                                     {"--time", "1s"},
-                                                     {"--iters", "3"},
-                                                     {"--warmup", "2"},
-                                                     {"--blocks", "2"},
-                                                     {"--launches", "2"},
-                                                     {"--order", "alternate"},
-                                                     {"--seed", "7"},
-                                                     {"--cache", "auto"},
-                                                     {"--dirty", "off"},
-                                                     {"--memory", "heap"},
-                                                     {"--sync", "barrier"},
-                                                     {"--start-skew", "50us"},
-                                                     {"--check", "all"},
-                                                     {"--control", "solo"},
-                                                     {"--equiv", "3%"},
-                                                     {"--min-effect", "9%"},
-                                                     {"--timeout", "9s"},
-                                                     {"--json", "-"},
-                                                     {"--csv", "f"},
-                                                     {"--md", "f"},
-                                                     {"--report", "f"},
-                                                     {"--svg", "d"},
-                                                     {"--columns", "p50,algo"},
-                                                     {"--color", "never"},
-                                                     {"--progress", "off"},
-                                                     {"--graph-ops", "4"},
-                                                     {"--only", "mpi:8"},
-                                                     {"--replay", ""}};
+  const std::map<std::string, std::string> values = {
+      {"--ranks", "2"},      {"--bind", "core"},     {"--device", "cuda"},
+      {"--backends", "mpi"}, {"--against", "self"},  {"--env", "B:NAME=1"},
+      {"--min", "8"},        {"--max", "1G"},        {"--factor", "4"},
+      {"--step", "1G"},      {"--sizes", "8"},       {"--dtype", "bf16"},
+      {"--redop", "max"},    {"--root", "all"},      {"--place", "both"},
+      {"--algo", "pull"},    {"--window", "4"},      {"--concurrent", "2"},
+      {"--time", "1s"},      {"--iters", "3"},       {"--warmup", "2"},
+      {"--blocks", "2"},     {"--launches", "2"},    {"--order", "alternate"},
+      {"--seed", "7"},       {"--cache", "auto"},    {"--dirty", "off"},
+      {"--memory", "heap"},  {"--sync", "barrier"},  {"--start-skew", "50us"},
+      {"--busy", "2"},       {"--check", "all"},     {"--control", "solo"},
+      {"--equiv", "3%"},     {"--min-effect", "9%"}, {"--timeout", "9s"},
+      {"--json", "-"},       {"--csv", "f"},         {"--md", "f"},
+      {"--report", "f"},     {"--svg", "d"},         {"--columns", "p50,algo"},
+      {"--color", "never"},  {"--progress", "off"},  {"--graph-ops", "4"},
+      {"--only", "mpi:8"},   {"--replay", ""}};
   RawOptions raw;
   RunOptions run;
   for (const OptionFacts& facts : option_facts(raw, run)) {
@@ -392,6 +363,10 @@ TEST(Options, OnlyKeepsCellsAndTheBase) {
   const RunOptions none =
       options_of(parse({"compare", "-B", "native,gloo", "-s", "8", "--only", "gloo:16"}));
   EXPECT_THROW(cases_of(none.cases, 2), InvalidArgument);
+  const RunOptions torch = options_of(
+      parse({"compare", "-B", "native,torch:gloo@/a/python,torch:c10d", "all_reduce", "-s", "8,1K",
+             "--only", "torch:gloo@/a/python:1K,all_reduce:torch:gloo@/a/python:8"}));
+  EXPECT_EQ(torch.backends.names, (std::vector<std::string>{"native", "torch:gloo@/a/python"}));
 }
 
 TEST(Options, PointToPointIsNeverConcurrent) {

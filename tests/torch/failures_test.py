@@ -61,6 +61,11 @@ class Failures(unittest.TestCase):
         self.assertEqual(output.count("lost 1"), 2, output)
         self.assertEqual(output.count("left: 2 ranks, [2.0, 2.0]"), 2, output)
 
+    def test_ranks_meet_by_a_file(self):
+        code, output, _ = job("file_store")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(output.count("met: [2.0, 2.0]"), 2, output)
+
     def test_other_dtypes_are_a_mismatch_that_names_both_calls(self):
         code, output, _ = job("dtypes")
         self.assertEqual(code, 0, output)

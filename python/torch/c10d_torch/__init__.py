@@ -36,6 +36,7 @@ def _create(given, options):
         raise TypeError(f"pg_options of c10d is a c10d_torch.Options, not {type(options)}")
     below = options.backend if options else os.environ.get("TORCH_C10D_BACKEND", "")
     timeout = options.timeout if options and options.timeout else given.timeout
+    given.store.add("ranks", 1)  # a FileStore that has no file yet would wait for one in check()
     return create(given.store, given.group_rank, given.group_size, Options(below, timeout),
                   given.group_id)
 

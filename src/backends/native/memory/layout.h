@@ -48,7 +48,7 @@ struct alignas(128) RankLines {
   alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
   Identity identity;
   std::atomic<std::uint32_t> joined;
-  std::atomic<std::uint32_t> cpu;        // where this rank was at its last call, plus 1
+  std::atomic<std::uint32_t> last_cpu;   // 1 more than where this rank was last; 0: not known
   std::atomic<std::uint32_t> reads_all;  // 1: this rank reads every peer's memory, 2: it cannot
   alignas(128) std::atomic<std::uint64_t> echo;            // see measure_latency.cpp
   std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds

@@ -127,7 +127,7 @@ void Team::join(Deadline deadline) {
 
 void Team::note_cpu() noexcept {
   const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
-  std::atomic<std::uint32_t>& noted = lines(rank()).cpu;
+  std::atomic<std::uint32_t>& noted = lines(rank()).last_cpu;
   if (noted.load(std::memory_order_relaxed) != here) noted.store(here, std::memory_order_relaxed);
 }
 
@@ -135,9 +135,11 @@ void Team::move_apart() noexcept {
   cpu_set_t taken;
   CPU_ZERO(&taken);
   for (const int peer : peers_)
-    if (const std::uint32_t noted = lines(peer).cpu.load(std::memory_order_relaxed); noted != 0)
+    if (const std::uint32_t noted = lines(peer).last_cpu.load(std::memory_order_relaxed);
+        noted != 0)
       CPU_SET(noted - 1, &taken);
-  if (leave_taken_cpu(taken)) note_cpu();
+  leave_taken_cpu(taken);
+  note_cpu();
 }
 
 int Team::place_on_own_cpus() const {

@@ -392,6 +392,43 @@ TEST(NativeCrowded, AnyPlacementGivesTheBitsOfTheTree) {
   }
 }
 
+// Rank 1 sleeps on the CPU of rank 0 until that comes, and may use another CPU from then on. It
+// ends on another one: the kernel has woken it there, or it has moved.
+class NativeAwoken : public testing::TestWithParam<bool> {};
+
+TEST_P(NativeAwoken, ARankLeavesTheCpuOfThePeer) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  if (CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "one CPU";
+  cpu_set_t first;
+  CPU_ZERO(&first);
+  for (std::size_t cpu = 0; CPU_COUNT(&first) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &first);
+  const bool messages = GetParam();
+  std::atomic<pid_t> sleeper{0};
+  as_ranks(2, [&](TestRank& self) {
+    EXPECT_FALSE(self.team().oversubscribed());
+    EXPECT_EQ(sched_setaffinity(0, sizeof first, &first), 0);
+    Values values(4, 1), sums(4);
+    if (self.rank() == 1) {
+      sleeper.store(gettid());
+      self.run(messages ? Op(Recv{sums, 0, 0}) : Op(AllReduce{sums, values, ReduceOp::sum}));
+      EXPECT_EQ(sums[0], messages ? 1 : 2);
+      EXPECT_NE(self.team().lines(1).last_cpu.load(), self.team().lines(0).last_cpu.load());
+      return;
+    }
+    native::RankLines& bell = self.team().lines(messages ? 1 : 0);
+    const Doorbell& doorbell = messages ? bell.mailbox : bell.doorbell;
+    while (sleeper.load() == 0 || doorbell.sleepers.load() == 0) std::this_thread::yield();
+    EXPECT_EQ(sched_setaffinity(sleeper.load(), sizeof allowed, &allowed), 0);
+    self.run(messages ? Op(Send{values, 1, 0}) : Op(AllReduce{sums, values, ReduceOp::sum}));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Waits, NativeAwoken, testing::Bool(), [](const auto& wait) {
+  return wait.param ? std::string("in_a_recv") : std::string("in_a_collective");
+});
+
 constexpr World kWorlds[] = {{1, ""},
                              {2, ""},
                              {3, ""},
