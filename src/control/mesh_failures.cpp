@@ -387,9 +387,11 @@ Failure MeshControl::lost(const Mesh::Loss& loss) const {
     case Mesh::Loss::Kind::cut_off:
       break;
   }
+  // Ranks of a host may notice it at once, each by a connection of its own: they name the same
+  // rank.
   const auto there = ranks_that([&](int rank) { return is_beside(neighbour, rank); });
   return failure_about(
-      neighbour, Code::peer_died,
+      there.front(), Code::peer_died,
       fmt::format("{} {} with rank{} {} for {:.1f} s ({}): it is down or cut off, "
                   "or host {}, which noticed it, is",
                   kNoAnswer, host, there.size() == 1 ? "" : "s", ranges_of(there), kCutOffSeconds,
