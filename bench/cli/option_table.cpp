@@ -29,9 +29,8 @@ std::vector<OptionFacts> what_to_measure(RawOptions& raw, RunOptions& options) {
        &options.measurement.graph_ops, 1, 1000},
 
       {"-B,--backends", "NAME,..", kUsual, kWhat,
-       "native,gloo,mpi,raw:gloo,raw:mpi,memcpy; the first is the base (default: run native, "
-       "compare all that are here); mpi@openmpi, mpi@mpich, mpi@PATH: several MPIs in turns; "
-       "torch:gloo, torch:c10d, torch:gloo@PYTHON: torch.distributed in that Python",
+       "native,gloo,mpi,raw:gloo,raw:mpi,memcpy, torch:gloo,torch:c10d; the first is the base "
+       "(default: run native, compare all here); mpi@mpich, mpi@PATH, torch:gloo@PYTHON",
        &raw.backends},
       {"--against", "PATH|self", kRare, kWhat,
        "compare each backend with the same one of another build, in turns: a c10d-bench, a build "
