@@ -37,8 +37,8 @@ Lines lines_of(const std::string& topic) {
     for (const BackendInfo& info : list_backends())
       lines.emplace_back(info.name,
                          info.available ? info.version : "not available: " + info.reason);
-    for (const char* below : {"gloo", "c10d"})
-      lines.emplace_back(fmt::format("torch:{}", below), about_pytorch());
+    const std::string pytorch = about_pytorch();
+    for (const char* column : {"torch:gloo", "torch:c10d"}) lines.emplace_back(column, pytorch);
     lines.emplace_back("memcpy", "one core copying S bytes, as a column like any other");
   } else if (topic == "dtypes") {
     for (int i = 0; i < kDTypeCount; ++i) {

@@ -40,13 +40,9 @@ def reduction(name):
     return getattr(dist.ReduceOp, REDUCTIONS.get(name, ""), None)
 
 
-def same_place(a, b):
-    return a.data_ptr() == b.data_ptr()
-
-
 def after_copy(to, source, function):
     """The function, after a copy where the two are not the same."""
-    if same_place(to, source):
+    if to.data_ptr() == source.data_ptr():
         return function
 
     def run():
@@ -67,7 +63,6 @@ class Column:
             dist.init_process_group(backend, store=store, rank=rank, world_size=size,
                                     timeout=timeout)
             self.group = dist.group.WORLD
-        self.in_place = False
         self.gathers_into_one = not self.try_out("all_gather_into_tensor", torch.float32, None)
 
     def try_out(self, op, dtype, reduce):
@@ -79,7 +74,7 @@ class Column:
         try:
             self.function(op, elements(("reduce_scatter", "all_to_all", "scatter")),
                           elements(("all_gather", "all_gather_into_tensor", "all_to_all",
-                                    "gather")), reduce, 0, 0)()
+                                    "gather")), reduce, 0, 0, False)()
         except Exception as error:  # whatever PyTorch says
             said = str(error).splitlines() or [type(error).__name__]
             return f"{op} of {dtype}: {said[0]}"
@@ -97,13 +92,13 @@ class Column:
             return f"PyTorch has no {reduce}"
         return self.try_out(op, DTYPES[dtype], reduction(reduce))
 
-    def function(self, op, source, to, reduce, peer, tag):
+    def function(self, op, source, to, reduce, peer, tag, in_place):
         """The call of a script. `peer`: of a message, or the root."""
         group, is_root = self.group, self.rank == peer
         if op == "all_reduce":
             return after_copy(to, source, lambda: dist.all_reduce(to, reduce, group))
         if op == "reduce":  # leaves something in the tensor of every rank
-            target = to if is_root else source if self.in_place else torch.empty_like(source)
+            target = to if is_root else source if in_place else torch.empty_like(source)
             return after_copy(target, source, lambda: dist.reduce(target, peer, reduce, group))
         if op == "broadcast":
             return after_copy(to, source if is_root else to,
@@ -171,11 +166,9 @@ def make_op(text):
     """A function without arguments that calls the op on memory of the caller."""
     asked = json.loads(text)
     dtype = DTYPES[asked["dtype"]]
-    column = columns[asked["column"]]
-    column.in_place = asked["in_place"]
-    return column.function(
+    return columns[asked["column"]].function(
         asked["op"], memory(asked["input"], dtype), memory(asked["output"], dtype),
-        reduction(asked["reduce"]), asked["peer"], asked["tag"])
+        reduction(asked["reduce"]), asked["peer"], asked["tag"], asked["in_place"])
 
 
 def close_column(text):
