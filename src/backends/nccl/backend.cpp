@@ -85,7 +85,7 @@ class NcclBackend final : public Backend {
   // Ends an op that was not enqueued, and says why.
   Failure give_up(PendingOp& op, const std::exception& error);
 
-  void enqueue(const Call& call, Comm comm);
+  void enqueue(const Call& call, const Communicator::Use& use);
 
   struct Batched {
     PendingOp* op;
@@ -181,8 +181,8 @@ PendingOp* NcclBackend::take_op(const Call& call) {
 Work NcclBackend::launch_checked(const Call& call) {
   std::optional<Communicator::Use> alone;
   if (!in_batch_) alone.emplace(communicator_);
-  const Comm comm = (in_batch_ ? in_batch_ : alone)->comm();
-  if (!comm) return Work::failed(*context_.control->failure());
+  const Communicator::Use& use = in_batch_ ? *in_batch_ : *alone;
+  if (use.is_ending()) return Work::failed(*context_.control->failure());
   const OnGpu here(context_.device.index);
   PendingOp* const op = take_op(call);
   Work work = Work::received(op->received);
@@ -201,7 +201,7 @@ Work NcclBackend::launch_checked(const Call& call) {
   watcher_.add(op);
   try {
     const bool later = in_batch_ && is_composed(call.op);
-    if (!later) enqueue(call, comm);
+    if (!later) enqueue(call, use);
     if (joint && !in_batch_) joint->record(call.stream);  // no stream waits for a batch
     if (in_batch_)
       batch_.push_back({op, call.stream, later ? std::make_unique<OwnedCall>(call) : nullptr});
@@ -214,8 +214,8 @@ Work NcclBackend::launch_checked(const Call& call) {
   }
 }
 
-void NcclBackend::enqueue(const Call& call, Comm comm) {
-  const Target target{.comm = comm,
+void NcclBackend::enqueue(const Call& call, const Communicator::Use& use) {
+  const Target target{.use = use,
                       .rank = context_.rank,
                       .size = context_.size,
                       .stream = call.stream,
@@ -258,7 +258,10 @@ void NcclBackend::begin_batch() {
 void NcclBackend::end_batch() noexcept {
   if (!in_batch_) return;
   const std::vector<Batched> batch = std::exchange(batch_, {});
-  const Result result = api().group_end();
+  const Result result = [&] {
+    const auto in_call = in_batch_->in_call();
+    return api().group_end();
+  }();
   in_batch_.reset();
   for (const auto& [op, stream, later] : batch) {
     try {
@@ -266,8 +269,8 @@ void NcclBackend::end_batch() noexcept {
       const OnGpu here(context_.device.index);
       if (later) {
         const Communicator::Use use(communicator_);
-        if (!use.comm()) throw_failure(*context_.control->failure());
-        enqueue(later->call(), use.comm());
+        if (use.is_ending()) throw_failure(*context_.control->failure());
+        enqueue(later->call(), use);
       }
       record(*op, stream);
     } catch (const std::exception& error) {

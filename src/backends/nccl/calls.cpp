@@ -28,7 +28,9 @@ class Reduction {
   }
   // After a failure the communicator may be gone, and this with it.
   ~Reduction() {
-    if (made_ && std::uncaught_exceptions() == 0) api().red_op_destroy(handle, target_.comm);
+    if (!made_ || std::uncaught_exceptions() != 0) return;
+    const auto in_call = target_.comm();
+    if (in_call.comm()) api().red_op_destroy(handle, in_call.comm());
   }
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
@@ -47,7 +49,7 @@ class Reduction {
     if (dtype == DType::f32) scalar.f32 = static_cast<float>(factor);
     if (dtype == DType::f16) scalar.f16 = Float16(static_cast<float>(factor));
     if (dtype == DType::bf16) scalar.bf16 = BFloat16(static_cast<float>(factor));
-    check(api().red_op_create(&handle, &scalar, type, kScalarHostImmediate, target_.comm),
+    check(api().red_op_create(&handle, &scalar, type, kScalarHostImmediate, target_.comm()),
           "ncclRedOpCreatePreMulSum");
     made_ = true;
   }
@@ -82,51 +84,51 @@ std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 void run(const Target& t, const AllReduce& o) {
   const Reduction reduction(t, o.op, o.output.dtype);
   check(api().all_reduce(o.input.data, o.output.data, numbers(o.input), reduction.type,
-                         reduction.handle, t.comm, t.stream),
+                         reduction.handle, t.comm(), t.stream),
         "ncclAllReduce");
 }
 void run(const Target& t, const Reduce& o) {
   const Reduction reduction(t, o.op, o.input.dtype);
   check(api().reduce(o.input.data, t.rank == o.root ? o.output.data : nullptr, numbers(o.input),
-                     reduction.type, reduction.handle, o.root, t.comm, t.stream),
+                     reduction.type, reduction.handle, o.root, t.comm(), t.stream),
         "ncclReduce");
 }
 void run(const Target& t, const ReduceScatter& o) {
   const Reduction reduction(t, o.op, o.output.dtype);
   check(api().reduce_scatter(o.input.data, o.output.data, numbers(o.output), reduction.type,
-                             reduction.handle, t.comm, t.stream),
+                             reduction.handle, t.comm(), t.stream),
         "ncclReduceScatter");
 }
 // One reduce for each shard, to the rank whose it is.
 void run(const Target& t, const ReduceScatterV& o) {
   const Reduction reduction(t, o.op, o.output.dtype);
-  in_group([&] {
+  in_group(t, [&] {
     for (int root = 0; root < t.size; ++root) {
       const ConstView shard = o.input.slice(first_of(o.counts, root), o.counts[at(root)]);
       if (shard.count == 0) continue;
       check(api().reduce(shard.data, t.rank == root ? o.output.data : nullptr, numbers(shard),
-                         reduction.type, reduction.handle, root, t.comm, t.stream),
+                         reduction.type, reduction.handle, root, t.comm(), t.stream),
             "ncclReduce");
     }
   });
 }
 void run(const Target& t, const Broadcast& o) {
   const void* const from = t.rank == o.root ? o.input.data : o.output.data;
-  check(api().broadcast(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm, t.stream),
+  check(api().broadcast(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm(), t.stream),
         "ncclBroadcast");
 }
 void run(const Target& t, const AllGather& o) {
-  check(api().all_gather(o.input.data, o.output.data, o.input.bytes(), kUint8, t.comm, t.stream),
+  check(api().all_gather(o.input.data, o.output.data, o.input.bytes(), kUint8, t.comm(), t.stream),
         "ncclAllGather");
 }
 // One broadcast for each shard, from the rank whose it is.
 void run(const Target& t, const AllGatherV& o) {
-  in_group([&] {
+  in_group(t, [&] {
     for (int root = 0; root < t.size; ++root) {
       const View shard = o.output.slice(first_of(o.counts, root), o.counts[at(root)]);
       if (shard.count == 0) continue;
       check(api().broadcast(t.rank == root ? o.input.data : shard.data, shard.data, shard.bytes(),
-                            kUint8, root, t.comm, t.stream),
+                            kUint8, root, t.comm(), t.stream),
             "ncclBroadcast");
     }
   });
@@ -142,7 +144,7 @@ void run(const Target& t, const Gather& o) {
   void* const to = t.rank == o.root || is_given(o.output, o.input)
                        ? o.output.data
                        : const_cast<void*>(o.input.data);
-  check(api().gather(o.input.data, to, o.input.bytes(), kUint8, o.root, t.comm, t.stream),
+  check(api().gather(o.input.data, to, o.input.bytes(), kUint8, o.root, t.comm(), t.stream),
         "ncclGather");
 }
 void run(const Target& t, const GatherV& o) {
@@ -155,7 +157,7 @@ void run(const Target& t, const Scatter& o) {
     return scatter(t, o, [&](int peer) { return o.input.slice(at(peer) * k, k); });
   const void* const from =
       t.rank == o.root || is_given(o.input, o.output) ? o.input.data : o.output.data;
-  check(api().scatter(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm, t.stream),
+  check(api().scatter(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm(), t.stream),
         "ncclScatter");
 }
 void run(const Target& t, const ScatterV& o) {
@@ -168,7 +170,7 @@ void run(const Target& t, const AllToAll& o) {
     return exchange(
         t, [&](int peer) { return o.input.slice(at(peer) * k, k); },
         [&](int peer) { return o.output.slice(at(peer) * k, k); });
-  check(api().all_to_all(o.input.data, o.output.data, k * size_of(o.input.dtype), kUint8, t.comm,
+  check(api().all_to_all(o.input.data, o.output.data, k * size_of(o.input.dtype), kUint8, t.comm(),
                          t.stream),
         "ncclAlltoAll");
 }
@@ -183,7 +185,7 @@ void run(const Target& t, const AllToAllV& o) {
       });
 }
 void run(const Target& t, const Barrier&) {
-  check(api().all_reduce(t.scratch, t.scratch, 1, kFloat32, kSum, t.comm, t.stream),
+  check(api().all_reduce(t.scratch, t.scratch, 1, kFloat32, kSum, t.comm(), t.stream),
         "ncclAllReduce");
 }
 void run(const Target& t, const Send& o) { send_to(t, o.input, o.peer); }
@@ -212,11 +214,13 @@ bool is_empty(const Op& op) {
 
 void send_to(const Target& target, const ConstView& view, int peer) {
   if (view.count == 0) return;
-  check(api().send(view.data, view.bytes(), kUint8, peer, target.comm, target.stream), "ncclSend");
+  check(api().send(view.data, view.bytes(), kUint8, peer, target.comm(), target.stream),
+        "ncclSend");
 }
 void recv_from(const Target& target, const View& view, int peer) {
   if (view.count == 0) return;
-  check(api().recv(view.data, view.bytes(), kUint8, peer, target.comm, target.stream), "ncclRecv");
+  check(api().recv(view.data, view.bytes(), kUint8, peer, target.comm(), target.stream),
+        "ncclRecv");
 }
 
 void copy(const Target& target, void* to, const void* from, std::size_t bytes) {

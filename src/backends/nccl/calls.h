@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "c10d/spi/backend.h"
+#include "src/backends/nccl/communicator.h"
 #include "src/backends/nccl/library.h"
 
 namespace c10d { inline namespace v0 { namespace nccl {
@@ -15,24 +16,31 @@ inline Support composed(std::string how) { return {.ok = true, .composed = std::
 
 // Where the calls of one op go.
 struct Target {
-  Comm comm;
+  const Communicator::Use& use;
   int rank, size;
   Stream stream;
   void* scratch;  // of a barrier: 4 bytes of the GPU
   bool captured;  // the stream is, into a graph
+
+  // The communicator, as an argument of one call.
+  Communicator::Use::InCall comm() const noexcept { return use.in_call(); }
 };
 
 // Between ncclGroupStart and ncclGroupEnd, which is called whatever happens.
 template <class Calls>
-void in_group(const Calls& calls) {
+void in_group(const Target& target, const Calls& calls) {
+  const auto end = [&] {
+    const auto in_call = target.use.in_call();
+    return api().group_end();
+  };
   check(api().group_start(), "ncclGroupStart");
   try {
     calls();
   } catch (...) {
-    api().group_end();
+    end();
     throw;
   }
-  check(api().group_end(), "ncclGroupEnd");
+  check(end(), "ncclGroupEnd");
 }
 // Nothing for views of no elements.
 void send_to(const Target& target, const ConstView& view, int peer);
@@ -45,7 +53,7 @@ template <class To, class From>
 void exchange(const Target& target, const To& to, const From& from) {
   const ConstView own = to(target.rank);
   copy(target, from(target.rank).data, own.data, own.bytes());
-  in_group([&] {
+  in_group(target, [&] {
     for (int peer = 0; peer < target.size; ++peer) {
       if (peer == target.rank) continue;
       send_to(target, to(peer), peer);

@@ -47,6 +47,7 @@ struct Communicator::State {
   std::set<Window> windows;            // that are open; while one holds `calls`
   std::atomic<bool> is_ending{false};  // nobody begins to use it any more
   std::atomic<int> users{0};
+  std::atomic<std::int64_t> call_began_ns{0};  // of the user; 0: it is in no call of NCCL
   std::atomic<bool> aborting{false};
   std::atomic<std::int64_t> abort_began_ns{0};
   std::atomic<bool> aborted{false};
@@ -55,6 +56,7 @@ struct Communicator::State {
   std::atomic<bool> is_left{false};  // its end waits for a graph
 
   Comm get() noexcept { return __atomic_load_n(&comm, __ATOMIC_ACQUIRE); }
+  void await_user() noexcept;
 };
 
 namespace {
@@ -65,7 +67,12 @@ constexpr std::chrono::seconds kPatienceWithAbort{5};
 constexpr std::chrono::seconds kPatienceWithDestroy{1};
 // A call that takes longer waits for a peer, and is ended from outside.
 constexpr milliseconds kLongestCall{250};
+// Who uses a communicator that ends leaves at its next call. If there is none for so long, the
+// driver holds it.
+constexpr std::chrono::seconds kLongestUse{2};
 constexpr milliseconds kLook{10}, kShortLook{1};
+
+std::int64_t now_ns() noexcept { return Duration(steady_clock::now().time_since_epoch()).count(); }
 
 // A call of NCCL in a thread of its own.
 class CallInThread {
@@ -182,6 +189,17 @@ UniqueId agree_on_id(const BackendContext& context, Deadline deadline) {
 
 }  // namespace
 
+// Until nobody uses it, or no longer.
+void Communicator::State::await_user() noexcept {
+  const std::int64_t began = now_ns();
+  while (users.load(std::memory_order_seq_cst) != 0) {
+    const std::int64_t call = call_began_ns.load(std::memory_order_seq_cst);
+    const Duration in_use{now_ns() - began}, in_call{now_ns() - std::max(began, call)};
+    if (in_use > kLongestUse || (call != 0 && in_call > kLongestCall)) return;
+    std::this_thread::sleep_for(kShortLook);
+  }
+}
+
 Communicator::Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline)
     : state_(std::make_shared<State>(context, std::move(scratch))) {
   compare_ranks(context, deadline);
@@ -233,9 +251,23 @@ bool Communicator::await_abort(State& state) noexcept {
 Communicator::Use::Use(Communicator& communicator) noexcept : Use(*communicator.state_) {}
 Communicator::Use::Use(State& state) noexcept : state_(state), lock_(state.calls) {
   state_.users.fetch_add(1, std::memory_order_seq_cst);
-  comm_ = state_.is_ending.load(std::memory_order_seq_cst) ? nullptr : state_.get();
 }
 Communicator::Use::~Use() { state_.users.fetch_sub(1, std::memory_order_release); }
+
+bool Communicator::Use::is_ending() const noexcept {
+  return state_.is_ending.load(std::memory_order_seq_cst);
+}
+
+Communicator::Use::InCall::InCall(State& state) noexcept : state_(state) {
+  state_.call_began_ns.store(now_ns(), std::memory_order_seq_cst);
+  comm_ = state_.is_ending.load(std::memory_order_seq_cst) ? nullptr : state_.get();
+}
+Communicator::Use::InCall::~InCall() { state_.call_began_ns.store(0, std::memory_order_release); }
+
+Communicator::Use::InCall::operator Comm() const {
+  if (!comm_) throw DistError({.code = Code::revoked, .message = "the communicator has ended"});
+  return comm_;
+}
 
 void* Communicator::scratch() const noexcept { return state_->scratch.device_data(); }
 
@@ -251,11 +283,11 @@ Communicator::Opened Communicator::open_window(std::shared_ptr<const void> owner
   const auto made = std::make_shared<Window>(nullptr);
   CallInThread call([state = state_, made, data, bytes] {
     const Use use(*state);
-    if (!use.comm()) return kInternalError;
+    if (use.is_ending()) return kInternalError;
     Result result = kUnhandledCudaError;
     try {
       const OnGpu on_gpu(state->device.index);
-      result = api().window_register(use.comm(), data, bytes, made.get(), kWindowSymmetric);
+      result = api().window_register(use.in_call(), data, bytes, made.get(), kWindowSymmetric);
     } catch (const std::exception&) {  // of the GPU, which the caller can use
     }
     if (result == kSuccess && *made) state->windows.insert(*made);
@@ -273,6 +305,7 @@ Communicator::Opened Communicator::open_window(std::shared_ptr<const void> owner
     opened.close = [state = state_, window = *made] {
       {
         const Use use(*state);
+        const auto in_call = use.in_call();
         if (!state->aborting)
           return state->windows.erase(window) == 0 ? kSuccess
                                                    : api().window_deregister(state->get(), window);
@@ -301,15 +334,13 @@ void Communicator::abort() noexcept {
 }
 
 void Communicator::start_abort() noexcept {
-  state_->abort_began_ns = Duration(steady_clock::now().time_since_epoch()).count();
+  state_->abort_began_ns = now_ns();
   state_->aborting = true;
   const auto end = [state = state_] {
     const Deadline begun_by = steady_clock::now() + kPatienceWithAbort;
     while (!state->get() && !state->has_begun && steady_clock::now() < begun_by)
       std::this_thread::sleep_for(kShortLook);
-    const Deadline unused_by = steady_clock::now() + kLongestCall;
-    while (state->users.load(std::memory_order_acquire) != 0 && steady_clock::now() < unused_by)
-      std::this_thread::sleep_for(kShortLook);
+    state->await_user();
     const Comm comm = state->get();
     const Result result = comm ? api().comm_abort(comm) : kSuccess;
     if (result != kSuccess)

@@ -21,21 +21,38 @@ class Communicator {
 
  public:
   // A use of the communicator; another thread's must end first. While it lasts, abort() does not
-  // free the communicator, unless a call of NCCL waits so long that it must be ended from outside.
+  // free the communicator, unless a call of NCCL waits so long that it must be ended from outside;
+  // after that there is no other call.
   class Use {
    public:
+    // One call of NCCL, or the end of a group of them, while it exists.
+    class InCall {
+     public:
+      explicit InCall(State& state) noexcept;
+      ~InCall();
+      InCall(const InCall&) = delete;
+      InCall& operator=(const InCall&) = delete;
+      // Null if the communicator ends or has ended.
+      Comm comm() const noexcept { return comm_; }
+      // For the arguments of the call. Throws DistError if it ends.
+      operator Comm() const;
+
+     private:
+      State& state_;
+      Comm comm_;
+    };
+
     explicit Use(Communicator& communicator) noexcept;
     explicit Use(State& state) noexcept;
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    // Null once it ends or has ended.
-    Comm comm() const noexcept { return comm_; }
+    InCall in_call() const noexcept { return InCall(state_); }
+    bool is_ending() const noexcept;
 
    private:
     State& state_;
     const MutexLock lock_;  // one call at a time: also memory that is freed makes one
-    Comm comm_;
   };
 
   // Collective over the group, whose members meet in its store. Throws DistError: two ranks on one

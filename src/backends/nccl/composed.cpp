@@ -227,10 +227,11 @@ class Composer::Run {
       for_pieces(input.count, fitting(1, c->bytes), [&](std::size_t first, std::size_t count) {
         std::uint8_t* const numbers = scratch(count, c->bytes).data;
         launch(c->before, numbers, bytes_of(input) + first * element_, count);
-        check(root
-                  ? api().reduce(numbers, numbers, count, c->type, c->op, *root, t_.comm, t_.stream)
-                  : api().all_reduce(numbers, numbers, count, c->type, c->op, t_.comm, t_.stream),
-              root ? "ncclReduce" : "ncclAllReduce");
+        check(
+            root
+                ? api().reduce(numbers, numbers, count, c->type, c->op, *root, t_.comm(), t_.stream)
+                : api().all_reduce(numbers, numbers, count, c->type, c->op, t_.comm(), t_.stream),
+            root ? "ncclReduce" : "ncclAllReduce");
         if (has_result) finish(*c, bytes_of(output) + first * element_, numbers, count);
       });
     } else if (op_.kind == ReduceOp::avg) {
@@ -311,12 +312,12 @@ class Composer::Run {
     for (int root = 0; root < t_.size; ++root)
       if (const ConstView shard = piece(root); shard.count != 0)
         launch(c.before, place(parts, root), shard.data, shard.count);
-    in_group([&] {
+    in_group(t_, [&] {
       for (int root = 0; root < t_.size; ++root) {
         const std::size_t count = piece(root).count;
         if (count == 0) continue;
         check(api().reduce(place(parts, root), place(parts, t_.size), count, c.type, c.op, root,
-                           t_.comm, t_.stream),
+                           t_.comm(), t_.stream),
               "ncclReduce");
       }
     });
@@ -324,7 +325,7 @@ class Composer::Run {
   // Every rank's piece, by rank.
   void all_gather(const Part& parts, const ConstView& piece) const {
     copy(t_, place(parts, t_.rank), piece.data, piece.bytes());
-    check(api().all_gather(place(parts, t_.rank), parts.data, parts.stride, kUint8, t_.comm,
+    check(api().all_gather(place(parts, t_.rank), parts.data, parts.stride, kUint8, t_.comm(),
                            t_.stream),
           "ncclAllGather");
   }

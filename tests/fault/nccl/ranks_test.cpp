@@ -406,6 +406,18 @@ TEST(NcclAbort, WhileAnOpRuns) {
   job.expect_clean_end();
 }
 
+// It may take long to come to its call of NCCL, for it has lost its CPU, or the driver is slow.
+TEST(NcclAbort, WaitsForARankThatIsNotInACall) {
+  NcclJob job(2,
+              "rank 0: cuLaunchKernel #1 100ms; ncclAllReduce #1 = 3; "
+              "rank 1: cuLaunchKernel #1 1s");
+  start(job);
+  job.tell_all("tour max");
+  job.expect_errors("backend_error", {0, 1}, kSoon, {"rank 0", "ncclAllReduce"});
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST(NcclAbort, ComesBeforeTheEndOfMemoryInAWindow) {
   NcclJob job(2, "ncclCommAbort #1 200ms", {"C10D_NCCL_WINDOWS=on"});
   start(job);
