@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,11 @@ int Child::end() {
   close(std::exchange(to_, -1));
   while (!hear().starts_with("(")) {
   }
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  EXPECT_GE(pidfd, 0);
+  pollfd ended{.fd = pidfd, .events = POLLIN, .revents = 0};
+  if (poll(&ended, 1, static_cast<int>(milliseconds(kPatience).count())) == 0) signal(SIGKILL);
+  close(pidfd);
   int status = 0;
   EXPECT_GT(waitpid(std::exchange(pid_, -1), &status, 0), 0);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

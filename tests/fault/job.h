@@ -34,7 +34,7 @@ class Child {
   void signal(int signo) const { kill(pid_, signo); }
   // Waits until it has stopped, as by SIGSTOP.
   void await_stop() const;
-  // Closes its input; the exit status, or 128 + signal.
+  // Closes its input; the exit status, or 128 + signal. If it does not end by itself: SIGKILL.
   int end();
 
   static constexpr std::chrono::seconds kPatience{40};

@@ -42,7 +42,7 @@ C10D_ON_EACH_BACKEND(Reuse);
 class ReuseOnMpi : public Clean {};
 
 // Ranks that MPI was not done with exit without MPI_Finalize. What the launcher says of them is not
-// looked at, nor what it leaves: Open MPI's may crash then.
+// looked at, nor what it leaves: Open MPI's may crash or stay then.
 TEST_P(ReuseOnMpi, NobodyTakesWhatAFailedRankWrites) {
   const std::string folder = temporary_folder() + "/reuse";
   std::filesystem::create_directory(folder);
