@@ -11,7 +11,7 @@ namespace nn {
 
 namespace {
 
-constexpr float kEpsilon = 1e-5F;
+constexpr float kLayerNormEpsilon = 1e-5F;
 
 std::int64_t rows_of(const Layout& layout) {
   return static_cast<std::int64_t>(count_of(layout.shape)) / layout.shape.back();
@@ -80,7 +80,7 @@ class LayerNormPlan final : public Plan {
         for (std::int64_t i = 0; i < width_; ++i) mean += x[i];
         mean /= width;
         for (std::int64_t i = 0; i < width_; ++i) variance += (x[i] - mean) * (x[i] - mean);
-        const float inverse = 1 / std::sqrt(variance / width + kEpsilon);
+        const float inverse = 1 / std::sqrt(variance / width + kLayerNormEpsilon);
         for (std::int64_t i = 0; i < width_; ++i)
           y[i] = (x[i] - mean) * inverse * values[0][i] + values[1][i];
         shard->kept.data()[2 * row] = mean;
