@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What each rank of failures_test.py runs: failing_ranks.py CASE FOLDER."""
+"""What each rank of failures_test.py runs: failing_ranks.py CASE FOLDER [BACKEND]."""
 import datetime
 import os
 import signal
@@ -13,6 +13,7 @@ import torch.distributed as dist
 import c10d_torch
 
 CASE, FOLDER = sys.argv[1], Path(sys.argv[2])
+BACKEND = sys.argv[3] if len(sys.argv) > 3 else "c10d"
 
 
 def killed():
@@ -107,6 +108,6 @@ def file_store():
 
 by_file = {"init_method": f"file://{FOLDER}/store", "rank": int(os.environ["RANK"]),
            "world_size": int(os.environ["WORLD_SIZE"])} if CASE == "file_store" else {}
-dist.init_process_group("c10d", timeout=datetime.timedelta(seconds=60), **by_file)
+dist.init_process_group(BACKEND, timeout=datetime.timedelta(seconds=60), **by_file)
 rank = dist.get_rank()
 globals()[CASE]()

@@ -56,6 +56,18 @@ class Ops(unittest.TestCase):
         dist.all_reduce(x, dist.ReduceOp.BOR)
         self.same(x, torch.tensor([(1 << size) - 1, 3]))
 
+    def test_the_same_bits_on_all_ranks_and_every_time(self):
+        for count in (2, 1000, 300_000):  # the order of the sum decides the last bits
+            x = torch.randn(count, generator=torch.Generator().manual_seed(rank)) * 10 ** rank
+            first, again = x.clone(), x.clone()
+            dist.all_reduce(first)
+            dist.all_reduce(again)
+            self.same(again, first)
+            everywhere = [torch.empty(count) for _ in range(size)]
+            dist.all_gather(everywhere, first)
+            for other in everywhere:
+                self.same(other, first)
+
     def test_tensors_that_are_not_contiguous(self):
         x = of(rank, 4, 3).t()
         dist.all_reduce(x)
@@ -224,6 +236,8 @@ class Ops(unittest.TestCase):
             gather(torch.empty(7), torch.empty(3))
         with self.assertRaisesRegex(ValueError, "the output is of Int, the input of Float"):
             gather(torch.empty(size, dtype=torch.int32), torch.empty(1))
+        with self.assertRaisesRegex((NotImplementedError, RuntimeError), "(?i)meta"):
+            dist.all_reduce(torch.ones(2, device="meta"))  # a device that is on every machine
         with self.assertRaisesRegex((NotImplementedError, RuntimeError), "(?i)sparse"):
             dist.broadcast(torch.eye(2).to_sparse_csr(), 0)
         x = torch.ones(2)  # the group is intact

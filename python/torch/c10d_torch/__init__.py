@@ -11,7 +11,7 @@ import os
 
 import torch.distributed as dist
 
-__all__ = ["Error", "Options", "register"]
+__all__ = ["Error", "Options", "Reproducible", "register", "reproducible_hook"]
 
 # Before PyTorch 2 a process group itself is what a backend makes.
 _base = getattr(dist, "DistBackendError", RuntimeError)
@@ -28,6 +28,7 @@ class Error(_base):
 
 
 from c10d_torch._c10d_torch import Options, create, leave_all  # noqa: E402
+from c10d_torch.reproducible import Reproducible, reproducible_hook  # noqa: E402
 
 
 def _create(given, options):

@@ -94,6 +94,7 @@ class Group final : public Base {
   ::c10d::ErrorType getError() override;
 #endif
 
+  bool is_native() const noexcept { return is_native_; }
   // Leaves the group in good order; pending ops of this rank have that long.
   void leave(Milliseconds timeout);
   // Ends all groups of this process that are left, within about a second.

@@ -37,6 +37,12 @@ c10::intrusive_ptr<Base> create(const c10::intrusive_ptr<::c10d::Store>& store, 
   return c10::make_intrusive<Group>(store_over(store), rank, size, options, name);
 }
 
+// Whether a group of PyTorch is one of ours over native, which sums along one tree over the ranks.
+bool is_native(const c10::intrusive_ptr<Base>& group) {
+  const auto* const ours = dynamic_cast<const Group*>(group.get());
+  return ours != nullptr && ours->is_native();
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_c10d_torch, module) {
@@ -58,6 +64,7 @@ PYBIND11_MODULE(_c10d_torch, module) {
       .def_readonly("backend", &GroupOptions::below)
       .def_readonly("timeout", &GroupOptions::timeout);
   module.def("create", &create, py::call_guard<py::gil_scoped_release>());
+  module.def("is_native", &is_native);
   module.def("leave_all", &Group::leave_all, py::call_guard<py::gil_scoped_release>());
 }
 
