@@ -89,7 +89,8 @@ class Reproducible(unittest.TestCase):
 
     def test_the_weights_are_those_of_a_plain_loop_at_every_world_size(self):
         expected = {plain(dtype, tree) for dtype in DTYPES}
-        self.assertFalse(expected & {plain(dtype, in_a_row) for dtype in DTYPES})
+        # The order of the sum shows in f32; bf16 rounds most of it away.
+        self.assertNotIn(plain(torch.float32, in_a_row), expected)
         for ranks in (1, 2, 4):
             self.assertEqual(self.weights(ranks), expected, f"{ranks} ranks")
 
