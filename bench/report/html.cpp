@@ -133,7 +133,8 @@ std::string environment(const Results& results) {
         fmt::format("{}: {}", machine.value("host", ""), machine_text(machine));
     const bool is_new = said.insert(text).second;
     if (is_new) html += fact("host", text);
-    for (const std::string& gpu : is_new ? gpu_parts(machine) : Parts()) html += fact("gpu", gpu);
+    for (const std::string& gpu : is_new ? gpu_parts(machine) : std::vector<std::string>())
+      html += fact("gpu", gpu);
     const Json libs = machine.value("libs", Json::object());  // sets of processes have others
     for (const auto& [name, lib] : libs.items()) {
       const std::string version = lib.value("ver", "");
