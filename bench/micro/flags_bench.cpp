@@ -43,11 +43,11 @@ struct alignas(64) Line {
 template <class Peer, class Op, class End>
 void measure(benchmark::State& state, Peer peer, Op op, End end) {
   if (std::thread::hardware_concurrency() < 2) return state.SkipWithError("needs two CPUs");
-  const OwnCpu own(0);
   const std::jthread other([&] {
-    const OwnCpu others(1);
+    const OwnCpu own(1);
     peer();
   });
+  const OwnCpu own(0);  // a thread that is started later would share it
   std::uint64_t number = 0;
   for (auto _ : state) op(++number);
   end(++number);

@@ -681,4 +681,26 @@ void Group::shutdown() { leave(options_->timeout); }
 }
 #endif
 
+#ifdef C10D_BACKEND_HAS_HOOKS
+void Group::registerAbortHook(std::int64_t, ::c10d::AbortHook) {
+  throw Unsupported("no hook runs before an abort: the future of a Work hears of the failure");
+}
+void Group::registerCompletionHook(std::int64_t, ::c10d::CompletionHook) {
+  throw Unsupported("no hook runs when an op has ended: the future of its Work says so");
+}
+#endif
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+::c10d::ReconfigureHandle Group::get_reconfigure_handle() const {
+  throw Unsupported("ranks cannot join a group; shrink_group() makes one of those that are left");
+}
+WorkPtr Group::reconfigure(const ::c10d::ReconfigureOptions&) {
+  throw Unsupported("ranks cannot join a group; shrink_group() makes one of those that are left");
+}
+#endif
+#ifdef C10D_BACKEND_HAS_WINDOW
+c10::intrusive_ptr<::c10d::Window> Group::new_window(const std::optional<at::Tensor>&) {
+  throw Unsupported("there is no one-sided access to the memory of another rank");
+}
+#endif
+
 }  // namespace c10d_torch

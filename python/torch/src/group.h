@@ -92,6 +92,15 @@ class Group final : public Base {
   void abort() override;
   void shutdown() override;
   ::c10d::ErrorType getError() override;
+  void registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) override;
+  void registerCompletionHook(std::int64_t id, ::c10d::CompletionHook hook) override;
+#endif
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  ::c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  WorkPtr reconfigure(const ::c10d::ReconfigureOptions& opts) override;
+#endif
+#ifdef C10D_BACKEND_HAS_WINDOW
+  c10::intrusive_ptr<::c10d::Window> new_window(const std::optional<at::Tensor>& tensor) override;
 #endif
 
   bool is_native() const noexcept { return is_native_; }
