@@ -24,17 +24,17 @@ constexpr std::uint64_t kEnd = ~std::uint64_t{0};  // in place of a number
 
 struct alignas(64) Line {
   std::atomic<std::uint64_t> number{0};
-  std::uint64_t data = 0;
+  std::atomic<std::uint64_t> data{0};
 
   void put(std::uint64_t next) noexcept {
-    data = next;
+    data.store(next, std::memory_order_relaxed);
     number.store(next, std::memory_order_release);
   }
   // False: it is the end.
   bool await(std::uint64_t least) const noexcept {
     std::uint64_t seen;
     while ((seen = number.load(std::memory_order_acquire)) < least) pause_cpu();
-    benchmark::DoNotOptimize(data);
+    benchmark::DoNotOptimize(data.load(std::memory_order_relaxed));
     return seen != kEnd;
   }
 };

@@ -103,7 +103,7 @@ int Child::end() {
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   EXPECT_GE(pidfd, 0);
   pollfd ended{.fd = pidfd, .events = POLLIN, .revents = 0};
-  if (poll(&ended, 1, static_cast<int>(milliseconds(kPatience).count())) == 0) signal(SIGKILL);
+  if (poll(&ended, 1, static_cast<int>(milliseconds(kPatience).count())) <= 0) signal(SIGKILL);
   close(pidfd);
   int status = 0;
   EXPECT_GT(waitpid(std::exchange(pid_, -1), &status, 0), 0);

@@ -25,6 +25,10 @@ class Reproducible:
                              f"{4 * size}, {8 * size}, ... in all")
         self._sums = {}  # of this rank, by parameter
 
+    def reset(self):
+        """Forgets the micro-batches of a step that was given up, on every rank."""
+        self._sums.clear()
+
     def add(self, parameter, gradient):
         """Adds the gradient of a micro-batch. True: it was the last one of this rank."""
         added = self._sums.setdefault(id(parameter), _TreeSum())
@@ -47,9 +51,10 @@ def reproducible_hook(state, bucket):
                 loss(model(part)).backward()
             optimizer.step()
 
-    The loss is the mean over a micro-batch. There is no no_sync(): the gradients are zero after all
-    but the last backward pass of a step. f16 and bf16 are summed as f32. The weights have the same
-    bits at every world size if the gradients of a micro-batch do not depend on the rank that
+    The loss is the mean over a micro-batch. Every step has all its micro-batches; state.reset()
+    gives one up. There is no no_sync(), and no find_unused_parameters: the gradients are zero after
+    all but the last backward pass of a step. f16 and bf16 are summed as f32. The weights have the
+    same bits at every world size if the gradients of a micro-batch do not depend on the rank that
     computes them.
     """
     gradients = list(zip(bucket.parameters(), bucket.gradients()))

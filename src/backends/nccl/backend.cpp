@@ -103,6 +103,7 @@ class NcclBackend final : public Backend {
   Watched watched_;
   GroupMemory memory_;
   std::optional<Communicator::Use> in_batch_;
+  std::optional<Communicator::Use::InGroup> group_of_batch_;
   std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
 };
 
@@ -248,8 +249,10 @@ Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
 
 void NcclBackend::begin_batch() {
   in_batch_.emplace(communicator_);
+  group_of_batch_.emplace(*in_batch_);
   const Result result = api().group_start();
   if (result == kSuccess) return;
+  group_of_batch_.reset();
   in_batch_.reset();
   throw_failure(*context_.control->fail(failure_in(
       context_, Code::backend_error, "ncclGroupStart: " + describe(result), context_.rank)));
@@ -262,6 +265,7 @@ void NcclBackend::end_batch() noexcept {
     const auto in_call = in_batch_->in_call();
     return api().group_end();
   }();
+  group_of_batch_.reset();
   in_batch_.reset();
   for (const auto& [op, stream, later] : batch) {
     try {

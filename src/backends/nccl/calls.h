@@ -29,6 +29,7 @@ struct Target {
 // Between ncclGroupStart and ncclGroupEnd, which is called whatever happens.
 template <class Calls>
 void in_group(const Target& target, const Calls& calls) {
+  const Communicator::Use::InGroup group(target.use);
   const auto end = [&] {
     const auto in_call = target.use.in_call();
     return api().group_end();

@@ -43,11 +43,11 @@ struct Communicator::State {
   Mutex mutex;                         // of what asks for errors, against the end
   // Memory with which a call of NCCL has not come back: it ends with the communicator.
   std::vector<std::shared_ptr<const void>> registering C10D_GUARDED_BY(mutex);
-  Mutex calls;                         // of each Use
-  std::set<Window> windows;            // that are open; while one holds `calls`
-  std::atomic<bool> is_ending{false};  // nobody begins to use it any more
-  std::atomic<int> users{0};
-  std::atomic<std::int64_t> call_began_ns{0};  // of the user; 0: it is in no call of NCCL
+  Mutex calls;                                 // of each Use
+  std::set<Window> windows;                    // that are open; while one holds `calls`
+  std::atomic<bool> is_ending{false};          // nobody begins to use it any more
+  std::atomic<std::int64_t> call_began_ns{0};  // 0: its user is in no call of NCCL
+  std::atomic<int> open_groups{0};             // of its user
   std::atomic<bool> aborting{false};
   std::atomic<std::int64_t> abort_began_ns{0};
   std::atomic<bool> aborted{false};
@@ -67,9 +67,8 @@ constexpr std::chrono::seconds kPatienceWithAbort{5};
 constexpr std::chrono::seconds kPatienceWithDestroy{1};
 // A call that takes longer waits for a peer, and is ended from outside.
 constexpr milliseconds kLongestCall{250};
-// Who uses a communicator that ends leaves at its next call. If there is none for so long, the
-// driver holds it.
-constexpr std::chrono::seconds kLongestUse{2};
+// A group of calls that is open for longer is held by the driver.
+constexpr std::chrono::seconds kLongestGroup{2};
 constexpr milliseconds kLook{10}, kShortLook{1};
 
 std::int64_t now_ns() noexcept { return Duration(steady_clock::now().time_since_epoch()).count(); }
@@ -189,13 +188,15 @@ UniqueId agree_on_id(const BackendContext& context, Deadline deadline) {
 
 }  // namespace
 
-// Until nobody uses it, or no longer.
+// Until its user is in no call and no group, or no longer. It is_ending: there is no other call.
 void Communicator::State::await_user() noexcept {
   const std::int64_t began = now_ns();
-  while (users.load(std::memory_order_seq_cst) != 0) {
+  for (;;) {
+    const bool in_group = open_groups.load(std::memory_order_seq_cst) != 0;
     const std::int64_t call = call_began_ns.load(std::memory_order_seq_cst);
-    const Duration in_use{now_ns() - began}, in_call{now_ns() - std::max(began, call)};
-    if (in_use > kLongestUse || (call != 0 && in_call > kLongestCall)) return;
+    if (call == 0 && !in_group) return;
+    const Duration waited{now_ns() - std::max(began, call)};
+    if (waited > (call != 0 ? Duration(kLongestCall) : Duration(kLongestGroup))) return;
     std::this_thread::sleep_for(kShortLook);
   }
 }
@@ -249,10 +250,14 @@ bool Communicator::await_abort(State& state) noexcept {
 }
 
 Communicator::Use::Use(Communicator& communicator) noexcept : Use(*communicator.state_) {}
-Communicator::Use::Use(State& state) noexcept : state_(state), lock_(state.calls) {
-  state_.users.fetch_add(1, std::memory_order_seq_cst);
+Communicator::Use::Use(State& state) noexcept : state_(state), lock_(state.calls) {}
+
+Communicator::Use::InGroup::InGroup(const Use& use) noexcept : state_(use.state_) {
+  state_.open_groups.fetch_add(1, std::memory_order_seq_cst);
 }
-Communicator::Use::~Use() { state_.users.fetch_sub(1, std::memory_order_release); }
+Communicator::Use::InGroup::~InGroup() {
+  state_.open_groups.fetch_sub(1, std::memory_order_release);
+}
 
 bool Communicator::Use::is_ending() const noexcept {
   return state_.is_ending.load(std::memory_order_seq_cst);

@@ -20,12 +20,23 @@ class Communicator {
   struct State;
 
  public:
-  // A use of the communicator; another thread's must end first. While it lasts, abort() does not
-  // free the communicator, unless a call of NCCL waits so long that it must be ended from outside;
-  // after that there is no other call.
+  // A use of the communicator; another thread's must end first. abort() does not free it during a
+  // call of NCCL or while a group of calls is open, unless that takes so long that it must be ended
+  // from outside. After that there is no call but the end of the group.
   class Use {
    public:
-    // One call of NCCL, or the end of a group of them, while it exists.
+    // A group of calls, from before ncclGroupStart until after ncclGroupEnd.
+    class InGroup {
+     public:
+      explicit InGroup(const Use& use) noexcept;
+      ~InGroup();
+      InGroup(const InGroup&) = delete;
+      InGroup& operator=(const InGroup&) = delete;
+
+     private:
+      State& state_;
+    };
+    // One call of NCCL, while it exists.
     class InCall {
      public:
       explicit InCall(State& state) noexcept;
@@ -44,7 +55,6 @@ class Communicator {
 
     explicit Use(Communicator& communicator) noexcept;
     explicit Use(State& state) noexcept;
-    ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
     InCall in_call() const noexcept { return InCall(state_); }
