@@ -7,6 +7,7 @@ case is out of place, such an op copies its input first.
 """
 import ctypes
 import datetime
+import gc
 import json
 import os
 import platform
@@ -176,4 +177,5 @@ def close_column(text):
     columns[json.loads(text)["column"]] = None
     if not any(columns):
         dist.destroy_process_group()
+        gc.collect()  # what still holds the group
     return "null"

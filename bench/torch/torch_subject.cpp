@@ -138,7 +138,13 @@ class TorchSubject final : public Subject {
     for (const Op& op : ops) callable_of(op)();
   }
   void shutdown() override {
-    if (std::exchange(is_open_, false)) python_.call("close_column", {{"column", column_}});
+    if (!std::exchange(is_open_, false)) return;
+    ops_.clear();  // they hold the group
+    python_.call("close_column", {{"column", column_}});
+    try {
+      control_.barrier();  // a group that ends writes to the store, whose file ends with rank 0
+    } catch (const DistError&) {  // which a failed op has told
+    }
   }
 
  private:
