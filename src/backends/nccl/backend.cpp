@@ -261,10 +261,7 @@ void NcclBackend::begin_batch() {
 void NcclBackend::end_batch() noexcept {
   if (!in_batch_) return;
   const std::vector<Batched> batch = std::exchange(batch_, {});
-  const Result result = [&] {
-    const auto in_call = in_batch_->in_call();
-    return api().group_end();
-  }();
+  const Result result = end_group(*in_batch_);
   group_of_batch_.reset();
   in_batch_.reset();
   for (const auto& [op, stream, later] : batch) {

@@ -26,22 +26,23 @@ struct Target {
   Communicator::Use::InCall comm() const noexcept { return use.in_call(); }
 };
 
+// ncclGroupEnd, which makes the calls of the group.
+inline Result end_group(const Communicator::Use& use) {
+  const auto in_call = use.in_call();
+  return api().group_end();
+}
 // Between ncclGroupStart and ncclGroupEnd, which is called whatever happens.
 template <class Calls>
 void in_group(const Target& target, const Calls& calls) {
   const Communicator::Use::InGroup group(target.use);
-  const auto end = [&] {
-    const auto in_call = target.use.in_call();
-    return api().group_end();
-  };
   check(api().group_start(), "ncclGroupStart");
   try {
     calls();
   } catch (...) {
-    end();
+    end_group(target.use);
     throw;
   }
-  check(end(), "ncclGroupEnd");
+  check(end_group(target.use), "ncclGroupEnd");
 }
 // Nothing for views of no elements.
 void send_to(const Target& target, const ConstView& view, int peer);

@@ -406,8 +406,8 @@ TEST(NcclAbort, WhileAnOpRuns) {
   job.expect_clean_end();
 }
 
-// It may take long to come to its call of NCCL, for it has lost its CPU, or the driver is slow.
-TEST(NcclAbort, WaitsForARankThatIsNotInACall) {
+// Nor who comes late to its call, for it has lost its CPU, or the driver is slow.
+TEST(NcclAbort, NobodyCallsNcclAfterIt) {
   NcclJob job(2,
               "rank 0: cuLaunchKernel #1 100ms; ncclAllReduce #1 = 3; "
               "rank 1: cuLaunchKernel #1 1s");
