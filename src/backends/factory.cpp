@@ -177,6 +177,11 @@ void register_backend(std::string name, BackendFactory factory) {
     throw InvalidArgument(fmt::format("register_backend: the name '{}' is taken", name));
 }
 
+bool outlives_networks(std::string_view text) {
+  const auto names = backend_names_of(text);
+  return names && names->cpu == kNative && (names->cuda.empty() || names->cuda == kNative);
+}
+
 std::span<const std::string_view> known_backend_names() noexcept { return kBackendNames; }
 
 std::vector<BackendInfo> list_backends() {

@@ -31,6 +31,8 @@ struct ControlOptions {
   // Of the group that this one is a part of, or null: until all ranks are in its failure is ours.
   Control* parent = nullptr;
   std::vector<int> parent_ranks;  // there, by rank
+  // Whether the group goes on when one of several networks is cut: its backend does.
+  bool outlives_networks = false;
 };
 
 // The control plane of one group on one rank: Control for the backend, and this for the funnel and

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "src/base/members.h"
 #include "src/control/mesh_frames.h"
 #include "src/control/pair_counts.h"
+#include "src/net/network.h"
 #include "src/recorder/flight_recorder.h"
 #include "src/store/own_address.h"
 #include "src/store/secret.h"
@@ -43,6 +45,33 @@ int count_here(const std::vector<Member>& members) {
       std::ranges::count_if(members, [](const Member& member) { return member.same_host; }));
 }
 
+Mesh::Options mesh_options(const ControlOptions& options, std::vector<int> neighbours,
+                           std::string role, std::string address) {
+  return {.rank = options.rank,
+          .neighbours = std::move(neighbours),
+          .role = std::move(role),
+          .group = options.group,
+          .token = secret_of(*options.store, options.token, options.deadline),
+          .address = std::move(address),
+          .has_more_networks = options.outlives_networks && chosen_networks().size() > 1};
+}
+
+// Where a rank listens: on its first network, and on the others if it has several.
+std::string listed(const Mesh& first, const std::vector<std::unique_ptr<Mesh>>& others) {
+  std::string all = first.address();
+  for (const auto& other : others) all += " " + other->address();
+  return all;
+}
+
+// Empty: there are not so many.
+std::string word_of(const std::string& text, std::size_t number) {
+  std::istringstream words(text);
+  std::string word;
+  for (std::size_t i = 0; i <= number; ++i)
+    if (!(words >> word)) return {};
+  return word;
+}
+
 Failure about(const std::vector<Member>& members, Failure failure) {
   if (failure.rank < 0 || failure.rank >= std::ssize(members) || !failure.host.empty())
     return failure;
@@ -60,12 +89,8 @@ MeshControl::MeshControl(const ControlOptions& options)
       policy_(wait_policy(count_here(options.members), allowed_cpus())),
       grid_(hosts_of(options.members)),
       neighbours_(grid_.neighbours_of(options.rank)),
-      mesh_({.rank = options.rank,
-             .neighbours = neighbours_,
-             .role = "mesh",
-             .group = options.group,
-             .token = secret_of(*options.store, options.token, options.deadline),
-             .address = own_address(*options.store, options.members)}),
+      mesh_(
+          mesh_options(options, neighbours_, "mesh", own_address(*options.store, options.members))),
       rows_({.store = store_,
              .own = own_,
              .rank = rank_,
@@ -80,6 +105,11 @@ MeshControl::MeshControl(const ControlOptions& options)
       ended_peers_(static_cast<std::size_t>(size_)),
       own_links_(static_cast<std::size_t>(size_)) {
   for (const int neighbour : neighbours_) own_links_[static_cast<std::size_t>(neighbour)] = true;
+  if (!options.outlives_networks) return;
+  const std::vector<Network> networks = chosen_networks();
+  for (std::size_t i = 1; i < networks.size(); ++i)
+    more_networks_.push_back(std::make_unique<Mesh>(
+        mesh_options(options, neighbours_, fmt::format("mesh-{}", i), networks[i].address)));
 }
 
 std::vector<std::string> MeshControl::keys_of(std::string_view what) const {
@@ -94,19 +124,33 @@ void MeshControl::join(const ControlOptions& options, GroupFormation& formation)
   own_.presence.store(Presence::joined, std::memory_order_release);
   const std::vector<std::string> addresses = keys_of("mesh"), beats = keys_of("beat");
   const auto own = static_cast<std::size_t>(rank_);
-  store_->set(addresses[own], mesh_.address(), patience_until(options.deadline));
+  store_->set(addresses[own], listed(mesh_, more_networks_), patience_until(options.deadline));
   store_->set(beats[own], kBeat, patience_until(options.deadline));
   formation.await(beats);
-  try {
-    mesh_.connect(
+  std::vector<std::string> keys;
+  for (const int neighbour : neighbours_)
+    keys.push_back(addresses[static_cast<std::size_t>(neighbour)]);
+  const std::vector<std::string> said =
+      keys.empty() ? keys : store_->multi_get(keys, patience_until(options.deadline));
+  // The links are on as many networks as both ranks have.
+  const auto connect = [&](Mesh& mesh, std::size_t network) {
+    mesh.connect(
         [&](int rank) {
-          return store_->get(addresses[static_cast<std::size_t>(rank)],
-                             patience_until(options.deadline));
+          const auto at = std::ranges::find(neighbours_, rank) - neighbours_.begin();
+          return word_of(said[static_cast<std::size_t>(at)], network);
         },
         [&] {
           if (const auto cause = formation.failure()) throw_failure(*cause);
         },
         options.deadline);
+  };
+  try {
+    connect(mesh_, 0);
+    for (std::size_t i = 0; i < more_networks_.size(); ++i) {
+      connect(*more_networks_[i], i + 1);
+      mesh_.add(more_networks_[i]->take_connections());
+    }
+    more_networks_.clear();
   } catch (const DistError& error) {
     throw_failure(about(members_, error.failure()));
   }

@@ -28,4 +28,7 @@ inline std::optional<BackendNames> backend_names_of(std::string_view text) noexc
   return names;
 }
 
+// Whether groups of it go on when one of several networks of C10D_NET_INTERFACE is cut.
+bool outlives_networks(std::string_view backend);  // in src/backends/factory.cpp
+
 }}  // namespace c10d::v0

@@ -10,6 +10,7 @@
 #include "src/base/hash.h"
 #include "src/base/members.h"
 #include "src/control/make_control_plane.h"
+#include "src/group/backend_names.h"
 #include "src/group/end_groups.h"
 #include "src/group/group_state.h"
 #include "src/group/store_exchange.h"
@@ -43,7 +44,8 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
                                            .token = context.token,
                                            .deadline = steady_clock::now() + patience,
                                            .parent = parent ? parent->control.get() : nullptr,
-                                           .parent_ranks = parent_ranks});
+                                           .parent_ranks = parent_ranks,
+                                           .outlives_networks = outlives_networks(backend_name)});
   context.control = control;
   const Duration backend_timeout = context.timeout;
   std::unique_ptr<Backend> backend;

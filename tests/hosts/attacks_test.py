@@ -167,7 +167,7 @@ class Attacks(test_bed.RanksByHand):
             code, text = self.one(address).hello("mesh/2", self.job).refusal()
             self.assertEqual(code, WRONG_JOB)
             roles[text.split("serves '")[1].split("'")[0]] = address
-        self.assertEqual(set(roles), {"native-0/2", "native-0/3", "native-messages/1"})
+        self.assertEqual(set(roles), {"native-0-0/2", "native-0-0/3", "native-messages-0/1"})
         return roles
 
     def end_well(self):
@@ -206,7 +206,7 @@ class Attacks(test_bed.RanksByHand):
         # What only a rank of the job can say: another one's number, or none's.
         for rank, expected in ((1, MISMATCH), (2, MISMATCH), (3, MISMATCH), (4, MISMATCH),
                                (99, MISMATCH), (1 << 31, CORRUPT)):
-            stranger = self.one(roles["native-0/2"]).hello("native-0/2", self.job, rank)
+            stranger = self.one(roles["native-0-0/2"]).hello("native-0-0/2", self.job, rank)
             self.assertEqual(stranger.say(stranger.proof(TOKEN)).refusal()[0], expected)
         self.end_well()
 
@@ -221,7 +221,7 @@ class Attacks(test_bed.RanksByHand):
         self.end_well()
 
     def test_many_silent_strangers(self):
-        self.call(self.roles()["native-0/2"], MANY)
+        self.call(self.roles()["native-0-0/2"], MANY)
         self.end_well()
 
 

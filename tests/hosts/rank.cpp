@@ -133,6 +133,15 @@ void spread_until(ProcessGroup& group, const std::filesystem::path& over) {
   }
 }
 
+void pass_on_until(ProcessGroup& group, const std::filesystem::path& over) {
+  for (std::int64_t seen = 0; seen == 0;) {
+    for (const std::size_t count : {1, 1000, 1 << 17}) pass_on(group, count);
+    std::vector<std::int64_t> there{group.rank() == 0 && std::filesystem::exists(over) ? 1 : 0};
+    group.broadcast(there, 0);
+    seen = there[0];
+  }
+}
+
 void await_failure(const ProcessGroup& group, const std::filesystem::path& over) {
   await(over, [&] {
     if (const auto failure = group.failure()) throw_failure(*failure);
@@ -163,6 +172,8 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
     reduce_until(group, what == "small" ? 1 : std::size_t{8} << 20, over);
   } else if (what == "spread") {
     spread_until(group, over);
+  } else if (what == "passed on") {
+    pass_on_until(group, over);
   } else if (what == "forming") {
     std::vector<int> all(static_cast<std::size_t>(group.size()));
     std::iota(all.begin(), all.end(), 0);

@@ -60,7 +60,7 @@ class World {
       std::array<int, 2> fds{-1, -1};
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()) != 0)
         problem_ = "no sockets";
-      end.wire = std::make_unique<Wire>(RankSocket(Fd(fds[0])));
+      end.wire = std::make_unique<Wire>(Rails(RankSocket(Fd(fds[0]))));
       end.far = Fd(fds[1]);
       const int most = tamper == Tamper::none ? 12 : 400;
       messages_.push_back(1 + static_cast<std::size_t>(pick(most)));

@@ -2,9 +2,7 @@
 #include "src/net/mesh/mesh.h"
 
 #include <fmt/format.h>
-#include <linux/sockios.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,31 +45,28 @@ constexpr std::string_view kAdvice =
 
 enum class Read { nothing, bytes, end, error };
 
-// What `fd` has, once.
-Read read_some(int fd, std::array<char, kReadBytes>& buffer, std::string_view& bytes, int& error) {
-  for (;;) {
-    const ssize_t count = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (count > 0) {
-      bytes = {buffer.data(), static_cast<std::size_t>(count)};
-      return Read::bytes;
-    }
-    if (count == 0) return Read::end;
-    error = errno;
-    if (error == EINTR) continue;
-    return error == EAGAIN ? Read::nothing : Read::error;
+// What has come, once.
+Read read_some(Rails& rails, std::array<char, kReadBytes>& buffer, std::string_view& bytes,
+               int& error) {
+  const iovec piece{buffer.data(), buffer.size()};
+  const ssize_t count = rails.receive({&piece, 1});
+  if (count > 0) {
+    bytes = {buffer.data(), static_cast<std::size_t>(count)};
+    return Read::bytes;
   }
+  if (count == 0) return Read::end;
+  error = errno;
+  return error == EAGAIN ? Read::nothing : Read::error;
 }
 
 // Returns an errno, or 0.
-int write_some(int fd, Link& link) {
+int write_some(Rails& rails, Link& link) {
   while (!link.output().empty()) {
     const std::string_view bytes = link.output();
-    const ssize_t count = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count >= 0) {
-      link.sent(static_cast<std::size_t>(count));
-    } else if (errno != EINTR) {
-      return errno == EAGAIN ? 0 : errno;
-    }
+    const iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
+    const ssize_t count = rails.send({&piece, 1});
+    if (count < 0) return errno == EAGAIN ? 0 : errno;
+    link.sent(static_cast<std::size_t>(count));
   }
   return 0;
 }
@@ -85,11 +80,13 @@ std::string job_of(const std::string& group) {
 
 // A connection to a neighbour.
 struct Mesh::Line {
-  Line(int neighbour_, Fd fd_, std::unique_ptr<Link> link_)
-      : neighbour(neighbour_), fd(std::move(fd_)), link(std::move(link_)) {}
+  Line(int neighbour_, Fd fd, std::unique_ptr<Link> link_, const Options& options)
+      : neighbour(neighbour_),
+        rails(RankSocket(std::move(fd)), options.has_more_networks),
+        link(std::move(link_)) {}
 
   int neighbour;  // -1: not known yet
-  RankSocket fd;
+  Rails rails;
   const std::unique_ptr<Link> link;
   int error = 0;  // of what was sent
   bool lost = false;
@@ -114,8 +111,8 @@ class Mesh::Connecting {
  public:
   using Look = std::function<void()>;
 
-  Connecting(const Mesh& mesh, Deadline deadline) : mesh_(mesh), deadline_(deadline) {
-    missing_.insert(mesh.options_.neighbours.begin(), mesh.options_.neighbours.end());
+  Connecting(const Mesh& mesh, const std::vector<int>& neighbours, Deadline deadline)
+      : mesh_(mesh), deadline_(deadline), missing_(neighbours.begin(), neighbours.end()) {
     most_shaking_ = missing_.size() + kStrangers;
   }
 
@@ -196,9 +193,9 @@ class Mesh::Connecting {
                                                 neighbour, address, problem, kAdvice)},
                         look);
     auto link = std::make_unique<Link>(mesh_.handshake_with(neighbour), mesh_.options_.rank);
-    write_some(fd.get(), *link);  // who is silent may be taken for a stranger
-    shaking_.push_back(
-        {std::make_unique<Line>(neighbour, std::move(fd), std::move(link)), deadline_});
+    auto line = std::make_unique<Line>(neighbour, std::move(fd), std::move(link), mesh_.options_);
+    write_some(line->rails, *line->link);  // who is silent may be taken for a stranger
+    shaking_.push_back({std::move(line), deadline_});
   }
 
   [[noreturn]] void throw_no_descriptor(const std::string& problem) const {
@@ -213,8 +210,7 @@ class Mesh::Connecting {
     std::vector<pollfd> entries;
     if (may_take_more()) entries.push_back({mesh_.listener_->get(), POLLIN, 0});
     for (const Shaking& one : shaking_) {
-      const short out = one.line->link->output().empty() ? short{0} : short{POLLOUT};
-      entries.push_back({one.line->fd.get(), static_cast<short>(POLLIN | out), 0});
+      one.line->rails.add_polled(entries, true, !one.line->link->output().empty());
     }
     ::poll(entries.data(), entries.size(),
            poll_timeout(std::min<Deadline>(deadline_, steady_clock::now() + kLook)));
@@ -250,8 +246,9 @@ class Mesh::Connecting {
       tune_tcp(fd.get());
       auto link = std::make_unique<Link>(mesh_.handshake_with(mesh_.options_.rank),
                                          [this](int rank) { return refusal_of(rank); });
-      shaking_.push_back({std::make_unique<Line>(-1, std::move(fd), std::move(link)),
-                          steady_clock::now() + kShaking});
+      shaking_.push_back(
+          {std::make_unique<Line>(-1, std::move(fd), std::move(link), mesh_.options_),
+           steady_clock::now() + kShaking});
     }
   }
 
@@ -269,14 +266,14 @@ class Mesh::Connecting {
     std::array<char, kReadBytes> buffer;
     std::string_view bytes;
     int error = 0;
-    const Read read = read_some(line.fd.get(), buffer, bytes, error);
+    const Read read = read_some(line.rails, buffer, bytes, error);
     std::vector<Message> early;
     one.has_spoken = one.has_spoken || read == Read::bytes;
     if (read == Read::bytes)
       line.link->receive(bytes, [&](const Frame& frame) {
         early.push_back({-1, frame.header.type, std::string(frame.body)});
       });
-    const int write_error = write_some(line.fd.get(), *line.link);
+    const int write_error = write_some(line.rails, *line.link);
     if (line.link->state() == Link::State::open) return settle(one, std::move(early));
     const bool ended = read == Read::end || read == Read::error || write_error != 0;
     if (line.link->state() == Link::State::shaking && !ended) {
@@ -323,7 +320,9 @@ class Mesh::Connecting {
 
 void Mesh::connect(const std::function<std::string(int rank)>& address_of,
                    const std::function<void()>& look, Deadline deadline) {
-  Connecting connecting(*this, deadline);
+  std::vector<int> neighbours = options_.neighbours;
+  std::erase_if(neighbours, [&](int neighbour) { return address_of(neighbour).empty(); });
+  Connecting connecting(*this, neighbours, deadline);
   std::exception_ptr problem;
   try {
     connecting.run(address_of, look);
@@ -343,18 +342,25 @@ std::vector<Mesh::Connection> Mesh::take_connections() {
   MutexLock lock(mutex_);
   std::vector<Connection> all;
   for (const auto& line : lines_) {
-    leave_unwatched(line->fd.get());
-    all.push_back({line->neighbour, std::move(line->fd)});
+    leave_unwatched(line->rails.fd());
+    all.push_back({line->neighbour, std::move(line->rails)});
   }
   lines_.clear();
   return all;
+}
+
+void Mesh::add(std::vector<Connection> connections) {
+  MutexLock lock(mutex_);
+  for (Connection& one : connections)
+    for (const auto& line : lines_)
+      if (line->neighbour == one.neighbour) line->rails.add(one.rails.release());
 }
 
 // Nothing is read any more, and the other end shall see that. The descriptor stays: another thread
 // may wait for it.
 void Mesh::lose(Line& line, Loss::Kind kind, std::string why, News& news) {
   line.lost = true;
-  ::shutdown(line.fd.get(), SHUT_RDWR);
+  line.rails.shutdown();
   news.losses.push_back({line.neighbour, kind, std::move(why)});
 }
 
@@ -368,7 +374,7 @@ void Mesh::lose(Line& line, int error, News& news) {
 }
 
 void Mesh::flush(Line& line, News& news) {
-  const int error = write_some(line.fd.get(), *line.link);
+  const int error = write_some(line.rails, *line.link);
   if (line.link->state() == Link::State::closed)
     return lose(line, Loss::Kind::corrupt, line.link->failure()->message, news);
   // What the neighbour said before it ended can still be read.
@@ -381,7 +387,7 @@ void Mesh::receive(Line& line, News& news) {
   for (;;) {
     std::string_view bytes;
     int error = 0;
-    switch (read_some(line.fd.get(), buffer, bytes, error)) {
+    switch (read_some(line.rails, buffer, bytes, error)) {
       case Read::nothing:
         return;
       case Read::end:
@@ -402,7 +408,7 @@ void Mesh::receive(Line& line, News& news) {
 void Mesh::post(Line& line, std::uint8_t type, std::string_view body) {
   if (line.lost) return;
   line.link->send(type, body);
-  if (const int error = write_some(line.fd.get(), *line.link); line.error == 0) line.error = error;
+  if (const int error = write_some(line.rails, *line.link); line.error == 0) line.error = error;
 }
 
 void Mesh::send(int neighbour, std::uint8_t type, std::string_view body) {
@@ -432,9 +438,7 @@ Mesh::News Mesh::drive() {
 bool Mesh::is_acknowledged() {
   MutexLock lock(mutex_);
   return std::ranges::all_of(lines_, [](const auto& line) {
-    int waiting = 0;
-    return line->lost || (line->link->output().empty() &&
-                          (::ioctl(line->fd.get(), SIOCOUTQ, &waiting) != 0 || waiting == 0));
+    return line->lost || (line->link->output().empty() && line->rails.is_acknowledged());
   });
 }
 
@@ -445,8 +449,7 @@ void Mesh::wait(Deadline deadline) {
     if (!early_.empty()) return;
     for (const auto& line : lines_) {
       if (line->lost) continue;
-      const short out = line->link->output().empty() ? short{0} : short{POLLOUT};
-      entries.push_back({line->fd.get(), static_cast<short>(POLLIN | out), 0});
+      line->rails.add_polled(entries, true, !line->link->output().empty());
     }
   }
   // The descriptors stay as long as this object.

@@ -13,6 +13,7 @@
 #include "src/base/mutex.h"
 #include "src/net/address.h"
 #include "src/net/mesh/link.h"
+#include "src/net/mesh/rails.h"
 #include "src/net/mesh/rank_socket.h"
 
 namespace c10d { inline namespace v0 {
@@ -28,7 +29,8 @@ class Mesh {
     std::string role;   // "mesh"; both ends must name the same
     std::string group;  // and the same
     std::string token;
-    std::string address;  // numeric; listened on, at a port that the system chooses
+    std::string address;             // numeric; listened on, at a port that the system chooses
+    bool has_more_networks = false;  // which will be added to its links, or to its connections
   };
   // Throws DistNetworkError (unreachable) where this host has no such address.
   explicit Mesh(const Options& options);
@@ -39,7 +41,8 @@ class Mesh {
   // Where the neighbours call this rank: "tcp://10.0.0.1:40123".
   const std::string& address() const noexcept { return listening_; }
   // Calls the neighbours of higher number, and is called by the others. Returns when all links are
-  // open, and listens no more. `address_of(rank)` is what that rank's address() said; `look()` is
+  // open, and listens no more. `address_of(rank)` is what that rank's address() said; empty: there
+  // shall be no link to it, which that rank must know, too. `look()` is
   // called now and then, and may throw: for a second also before link_lost or unreachable, for it
   // may know that the neighbour died. Throws what a neighbour refused, link_lost, unreachable or
   // timed_out, which name it, or out_of_resources. Links that are open by then stay.
@@ -51,9 +54,12 @@ class Mesh {
   // afterwards. They outlive a host that is silent, or does not read: others watch over hosts.
   struct Connection {
     int neighbour;
-    RankSocket socket;
+    Rails rails;
   };
   std::vector<Connection> take_connections();
+  // The connections that another mesh of the same ranks has made over another network. When a
+  // network is cut, the links go on over the next: see Rails.
+  void add(std::vector<Connection> connections);
 
   // To one neighbour, and to all but `except`. Does not wait; what is lost shows in drive().
   void send(int neighbour, std::uint8_t type, std::string_view body);

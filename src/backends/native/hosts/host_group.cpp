@@ -35,13 +35,13 @@ using std::chrono::steady_clock;
 
 // What a rank says of itself in the store.
 struct Introduction {
-  std::string host, collectives, messages;  // identity, addresses: of each stream, and one
-  std::string forced;                       // C10D_NATIVE_HOSTS_PLAN
-  std::string networks;                     // how many it has
+  std::string host;         // identity
+  std::string collectives;  // addresses: on each network of the first stream, of the second, ...
+  std::string messages;     // and on each network
+  std::string forced;       // C10D_NATIVE_HOSTS_PLAN
 };
 constexpr std::array kIntroduced = {&Introduction::host, &Introduction::collectives,
-                                    &Introduction::messages, &Introduction::forced,
-                                    &Introduction::networks};
+                                    &Introduction::messages, &Introduction::forced};
 
 std::string to_bytes(const Introduction& own) {
   std::string bytes;
@@ -101,11 +101,18 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
+std::string addresses_of(const std::deque<Mesh>& meshes) {
+  std::string all;
+  for (const Mesh& mesh : meshes) all += (all.empty() ? "" : " ") + mesh.address();
+  return all;
+}
+
 // Every rank sees what all others have, and so all find the same difference.
 void check_streams(const BackendContext& context, const std::vector<Introduction>& all) {
   const auto text_of = [](const Introduction& one) {
-    return fmt::format("{} streams over {} networks", words_of(one.collectives).size(),
-                       one.networks);
+    const std::size_t networks = std::max<std::size_t>(words_of(one.messages).size(), 1);
+    return fmt::format("{} streams over {} networks", words_of(one.collectives).size() / networks,
+                       networks);
   };
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (text_of(all[rank]) == text_of(all.front())) continue;
@@ -163,7 +170,8 @@ HostGroup::Connections HostGroup::connect(const BackendContext& context, Deadlin
   std::vector<int> far;
   for (const Member& member : context.members)
     if (!member.same_host) far.push_back(member.rank);
-  check_descriptors(context, far.size(), streams + 1);
+  const std::size_t networks = made.addresses.size();
+  check_descriptors(context, far.size(), (streams + 1) * networks);
   const std::string secret = secret_of(*context.store, context.token, deadline);
   const auto options = [&](std::string role, std::size_t network) -> Mesh::Options {
     return {.rank = context.rank,
@@ -171,39 +179,47 @@ HostGroup::Connections HostGroup::connect(const BackendContext& context, Deadlin
             .role = std::move(role),
             .group = context.group,
             .token = secret,
-            .address = made.addresses[network % made.addresses.size()]};
+            .address = made.addresses[network % networks],
+            .has_more_networks = networks > 1};
   };
   const std::size_t place = place_of(context);
-  std::deque<Mesh> collectives;
-  std::vector<std::string> listening;
-  for (std::size_t stream = 0; stream < streams; ++stream) {
-    collectives.emplace_back(options(fmt::format("native-{}", stream), place + stream));
-    listening.push_back(collectives.back().address());
-  }
-  Mesh messages(options("native-messages", 0));
+  std::deque<Mesh> collectives, messages;
+  for (std::size_t stream = 0; stream < streams; ++stream)
+    for (std::size_t i = 0; i < networks; ++i)
+      collectives.emplace_back(options(fmt::format("native-{}-{}", stream, i), place + stream + i));
+  for (std::size_t i = 0; i < networks; ++i)
+    messages.emplace_back(options(fmt::format("native-messages-{}", i), i));
   context.store->set(fmt::format("native/{}", context.rank),
-                     to_bytes({host_identity(), fmt::format("{}", fmt::join(listening, " ")),
-                               messages.address(), env("C10D_NATIVE_HOSTS_PLAN").value_or(""),
-                               std::to_string(made.addresses.size())}));
+                     to_bytes({host_identity(), addresses_of(collectives), addresses_of(messages),
+                               env("C10D_NATIVE_HOSTS_PLAN").value_or("")}));
   const std::vector<Introduction> all = introductions(context, deadline);
   for (const Introduction& one : all) made.hosts.push_back(one.host);
   made.forced = all.front().forced;
   const auto look = [&] {
     if (const auto failure = context.control->failure()) throw_failure(*failure);
   };
-  const auto link = [&](Mesh& mesh, const auto& address_of) {
-    mesh.connect([&](int rank) { return address_of(all[static_cast<std::size_t>(rank)]); }, look,
-                 deadline);
-    std::vector<Mesh::Connection> connections = mesh.take_connections();
-    for (const Mesh::Connection& one : connections) choose_congestion_control(one.socket.get());
-    return connections;
+  // To all ranks on other hosts, on all networks.
+  const auto link = [&](std::deque<Mesh>& meshes, std::string Introduction::*addresses,
+                        std::size_t first) {
+    std::vector<Mesh::Connection> joined;
+    for (std::size_t i = first; i < first + networks; ++i) {
+      meshes[i].connect(
+          [&](int rank) { return words_of(all[static_cast<std::size_t>(rank)].*addresses)[i]; },
+          look, deadline);
+      std::vector<Mesh::Connection> connections = meshes[i].take_connections();
+      for (const Mesh::Connection& one : connections) choose_congestion_control(one.rails.fd());
+      if (i == first)
+        joined = std::move(connections);
+      else
+        for (std::size_t k = 0; k < joined.size(); ++k)
+          joined[k].rails.add(connections[k].rails.release());
+    }
+    return joined;
   };
   check_streams(context, all);
   for (std::size_t stream = 0; stream < streams; ++stream)
-    made.collectives.push_back(link(collectives[stream], [&](const Introduction& one) {
-      return words_of(one.collectives)[stream];
-    }));
-  made.messages = link(messages, [](const Introduction& one) { return one.messages; });
+    made.collectives.push_back(link(collectives, &Introduction::collectives, stream * networks));
+  made.messages = link(messages, &Introduction::messages, 0);
   return made;
 }
 
@@ -217,7 +233,7 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours, Deadline dea
       partial_sums_(placement_),
       team_(std::make_shared<Team>(context_of_host(context, placement_), neighbours,
                                    placement_.neighbours(), deadline)),
-      links_(context, std::move(connections_.collectives), connections_.addresses.size()),
+      links_(context, std::move(connections_.collectives)),
       plan_(make_plan(context,
                       measure_network(context, placement_.ranks_of(1).front(), links_,
                                       team_->policy(), deadline),

@@ -3,7 +3,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -27,9 +26,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLongestSleep{1};
 constexpr std::chrono::microseconds kSpinning{200};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
-// Longer than it takes to know that a host is silent on the links between ranks. Looks that are
-// further apart than kAway say nothing of the time between: this process may have been stopped.
-constexpr std::chrono::milliseconds kSilence{2200}, kSilenceLook{100}, kAway{1000};
+constexpr std::chrono::milliseconds kSilenceLook{100};
 
 // As large as one direction may have under way; the kernel's own growth is paced by what it saw
 // before. A process that may not have so much leaves it to the kernel.
@@ -39,36 +36,15 @@ void set_buffers(int fd) {
     ::setsockopt(fd, SOL_SOCKET, option, &kBytes, sizeof kBytes);
 }
 
-// Has the kernel ask the other host, which answers for a rank that does not read, too, whenever
-// nothing is on its way. It never gives up: look_for_silence() does.
-void keep_alive(int fd) {
-  constexpr int kOn = 1, kSecond = 1, kMostProbes = 127;
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
-  for (const int option : {TCP_KEEPIDLE, TCP_KEEPINTVL})
-    ::setsockopt(fd, IPPROTO_TCP, option, &kSecond, sizeof kSecond);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kMostProbes, sizeof kMostProbes);
-}
-
-msghdr message_of(std::span<iovec> pieces) noexcept {
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = pieces.size();
-  return message;
-}
-
 }  // namespace
 
-Links::Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections,
-             std::size_t networks)
-    : streams_(connections.size()),
-      networks_(networks),
-      lines_(static_cast<std::size_t>(context.size) * streams_) {
+Links::Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections)
+    : streams_(connections.size()), lines_(static_cast<std::size_t>(context.size) * streams_) {
   for (std::size_t stream = 0; stream < streams_; ++stream)
     for (Mesh::Connection& one : connections[stream]) {
-      set_buffers(one.socket.get());
-      if (networks_ > 1) keep_alive(one.socket.get());
+      one.rails.for_each_fd([](int fd) { set_buffers(fd); });
       auto& line = lines_[static_cast<std::size_t>(one.neighbour) * streams_ + stream];
-      line.reset(new Line{one.neighbour, std::move(one.socket), {}});
+      line.reset(new Line{one.neighbour, std::move(one.rails), {}});
     }
   active_.reserve(lines_.size());
 }
@@ -84,7 +60,8 @@ Links::Part Links::part_of(std::size_t bytes, std::size_t stream, std::size_t tu
 }
 
 void Links::activate(Line& line) {
-  if (is_busy(line) && !std::exchange(line.is_active, true)) active_.push_back(&line);
+  if ((line.stream.sends() || line.stream.awaits()) && !std::exchange(line.is_active, true))
+    active_.push_back(&line);
 }
 
 // Each stream has a part of each block, if only an empty one: so all have the same number of them.
@@ -141,9 +118,7 @@ bool Links::write(Line& line) {
   std::size_t budget = kTurnBytes;
   for (auto pieces = line.stream.output(); !pieces.empty() && budget != 0;
        pieces = line.stream.output()) {
-    const msghdr message = message_of(pieces);
-    const ssize_t count = ::sendmsg(line.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = line.rails.send(pieces);
     if (count < 0) {
       // What the other end said before it ended can still be read, if it is awaited.
       const bool ended = errno == EPIPE || errno == ECONNRESET;
@@ -163,9 +138,7 @@ bool Links::read(Line& line) {
   std::size_t budget = kTurnBytes;
   for (auto pieces = line.stream.input(); !pieces.empty() && budget != 0;
        pieces = line.stream.input()) {
-    msghdr message = message_of(pieces);
-    const ssize_t count = ::recvmsg(line.socket.get(), &message, MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = line.rails.receive(pieces);
     if (count < 0 && errno == EAGAIN) return moved;
     if (count <= 0) {
       lose(line, count == 0 ? "its connection ended" : error_text(errno), Code::link_lost, false);
@@ -176,6 +149,7 @@ bool Links::read(Line& line) {
     if (!line.stream.problem().empty()) lose(line, line.stream.problem(), Code::corrupt, true);
     moved = true;
   }
+  if (moved && !line.stream.awaits()) line.rails.acknowledge();  // the other end waits for that
   return moved;
 }
 
@@ -202,7 +176,7 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
     if (waiting.control.broken()) return End::broken;
     const Deadline now = steady_clock::now();
     if (now >= waiting.deadline) return End::timed_out;
-    if (networks_ > 1 && now >= waiting.next_look) look_for_silence(waiting, now);
+    if (now >= waiting.next_look) look_for_silence(waiting, now);
     if (lost_) return End::lost;
   }
   if (Fiber::running()) {
@@ -229,31 +203,21 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
 }
 
 void Links::look_for_silence(Waiting& waiting, Deadline now) {
-  const bool was_away = now > waiting.next_look + kAway;
   waiting.next_look = now + kSilenceLook;
-  for (Line* const line : active_) {
-    tcp_info info{};
-    socklen_t length = sizeof info;
-    if (::getsockopt(line->socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
-    const bool is_quiet = info.tcpi_unacked == 0 && info.tcpi_probes == 0;
-    const Deadline answered = now - std::chrono::milliseconds(info.tcpi_last_ack_recv);
-    line->heard = std::max({line->heard, waiting.since, is_quiet || was_away ? now : answered});
-    if (now - line->heard > kSilence)
+  for (Line* const line : active_)
+    if (!line->rails.look(now))
       lose(*line,
-           fmt::format("for {} no answer came to what was sent from {}; is that network cut, while "
-                       "the first of C10D_NET_INTERFACE is not?",
-                       std::chrono::duration_cast<std::chrono::milliseconds>(kSilence),
-                       local_address(line->socket.get()).host()),
+           fmt::format("for {} no answer came to what was sent from {}, the last network of "
+                       "C10D_NET_INTERFACE that was left to it",
+                       std::chrono::duration_cast<std::chrono::milliseconds>(Rails::kSilence),
+                       local_address(line->rails.fd()).host()),
            Code::link_lost, true);
-  }
 }
 
 void Links::sleep(Deadline deadline) const {
   std::vector<pollfd> entries;
-  for (const Line* const line : active_) {
-    const int in = line->stream.awaits() ? POLLIN : 0, out = line->stream.sends() ? POLLOUT : 0;
-    entries.push_back({line->socket.get(), static_cast<short>(in | out), 0});
-  }
+  for (const Line* const line : active_)
+    line->rails.add_polled(entries, line->stream.awaits(), line->stream.sends());
   ::poll(entries.data(), entries.size(), poll_timeout(deadline));
 }
 
@@ -270,7 +234,7 @@ std::string Links::congestion_control() const {
     if (!line) continue;
     std::array<char, 16> name{};
     socklen_t length = name.size();
-    if (::getsockopt(line->socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) == 0)
+    if (::getsockopt(line->rails.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) == 0)
       return name.data();
   }
   return "unknown";

@@ -22,11 +22,11 @@ namespace c10d { inline namespace v0 { namespace native {
 // thread: whoever waits here drives all of them. For one thread at a time.
 class Links {
  public:
-  // `connections`: of each stream, that have said nothing yet. `networks`: over how many they go.
-  // Of several, one may be cut while ranks hear of each other over another: then a connection is
-  // lost on which the other host does not answer.
-  Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections,
-        std::size_t networks);
+  // `connections`: of each stream, that have said nothing yet. Where they have several networks,
+  // one may be cut while ranks hear of each other over another: then they go on over the next, and
+  // are lost when the other host answers on none. There an op ends once the other host has its
+  // blocks, for a rank that is in no op sends nothing again.
+  Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections);
 
   // Posts a block to or from a rank on another host: see Stream.
   void send(int rank, const std::byte* from, std::size_t bytes, std::uint64_t sequence);
@@ -71,10 +71,9 @@ class Links {
  private:
   struct Line {
     int rank;
-    RankSocket socket;
+    Rails rails;
     Stream stream;
     bool is_active = false;
-    Deadline heard{};  // when nothing was unanswered, or an answer came
   };
   struct Loss {
     int rank;
@@ -86,13 +85,13 @@ class Links {
     const WaitPolicy& policy;
     const Control& control;
     Deadline deadline;
-    Deadline since = std::chrono::steady_clock::now();
-    Deadline next_look = since;  // for silence
+    Deadline next_look = std::chrono::steady_clock::now();  // for silence
     int turns = 0;
     Deadline spins_since{};
   };
-  static bool is_busy(const Line& line) noexcept {
-    return line.stream.sends() || line.stream.awaits();
+  static bool is_busy(Line& line) {
+    return line.stream.sends() || line.stream.awaits() ||
+           (line.rails.has_several() && !line.rails.is_acknowledged());
   }
   Line& line(int rank, std::size_t stream) const noexcept {
     return *lines_[static_cast<std::size_t>(rank) * streams_ + stream];
@@ -107,7 +106,7 @@ class Links {
   void post(int rank, std::size_t bytes, std::size_t turn, Post&& post);
   template <std::size_t (Stream::*Count)() const noexcept>
   std::size_t least_of(int rank) const noexcept;
-  void activate(Line& line);  // if it is busy
+  void activate(Line& line);  // where a block was posted
   bool progress();
   bool write(Line& line);
   bool read(Line& line);
@@ -116,7 +115,7 @@ class Links {
   End turn(Waiting& waiting, bool moved);
   void sleep(Deadline deadline) const;
 
-  const std::size_t streams_, networks_;
+  const std::size_t streams_;
   std::vector<std::unique_ptr<Line>> lines_;  // by rank, then stream; null: on this host
   std::vector<Line*> active_;                 // with blocks that are not through
   std::optional<Loss> lost_;

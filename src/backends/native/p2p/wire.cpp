@@ -2,14 +2,12 @@
 #include "src/backends/native/p2p/wire.h"
 
 #include <fmt/format.h>
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "kernels/crc32c.h"
@@ -47,7 +45,7 @@ struct Wire::Header {
   }
 };
 
-Wire::Wire(RankSocket socket) : socket_(std::move(socket)) {}
+Wire::Wire(Rails rails) : rails_(std::move(rails)) {}
 
 void Wire::post(Transfer& send) {
   queued_.push_back(&send);
@@ -67,6 +65,7 @@ void Wire::withdraw(Transfer& transfer) noexcept {
   std::erase(offered_, &transfer);
   std::erase(streaming_, &transfer);
   std::erase(receiving_, &transfer);
+  std::erase_if(unacknowledged_, [&](const Sent& sent) { return sent.send == &transfer; });
 }
 
 void Wire::end(State state, std::string why) {
@@ -76,10 +75,26 @@ void Wire::end(State state, std::string why) {
   has_output_ = false;
 }
 
-bool Wire::is_acknowledged() const noexcept {
+bool Wire::is_acknowledged() {
   if (state_ != State::alive || error_ != 0) return true;
-  int waiting = 0;
-  return !has_output_ && (::ioctl(fd(), SIOCOUTQ, &waiting) != 0 || waiting == 0);
+  return !has_output_ && rails_.is_acknowledged();
+}
+
+void Wire::look_for_silence(Deadline now) {
+  if (state_ == State::alive && !rails_.is_acknowledged() && !rails_.look(now))
+    end(State::lost, "no answer came over any network");
+}
+
+bool Wire::finish_acknowledged() {
+  if (unacknowledged_.empty()) return false;
+  const std::uint64_t acknowledged = rails_.acknowledged();
+  bool any = false;
+  for (; !unacknowledged_.empty() && unacknowledged_.front().end <= acknowledged; any = true) {
+    Transfer* const send = unacknowledged_.front().send;
+    unacknowledged_.pop_front();
+    send->finish();
+  }
+  return any;
 }
 
 void Wire::begin(Kind kind, Transfer* send, std::uint32_t id, const std::byte* data,
@@ -144,6 +159,7 @@ void Wire::end_frame() {
     queued_.pop_front();
     if (out_.kind == Kind::offer) return offered_.push_back(send);
   }
+  if (rails_.has_several()) return unacknowledged_.push_back({send, rails_.sent()});
   send->finish();
 }
 
@@ -151,16 +167,10 @@ void Wire::end_frame() {
 std::size_t Wire::write_some() {
   const std::size_t of_header = std::min(out_.written, kHeaderBytes);
   const std::size_t of_data = out_.written - of_header;
-  std::array<iovec, 2> parts{
+  const std::array<iovec, 2> parts{
       {{out_.header.data() + of_header, kHeaderBytes - of_header},
        {const_cast<std::byte*>(out_.data) + of_data, out_.length - of_data}}};
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = out_.length == 0 ? 1 : 2;
-  ssize_t count;
-  do {
-    count = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (count < 0 && errno == EINTR);
+  const ssize_t count = rails_.send(std::span(parts).first(out_.length == 0 ? 1 : 2));
   // What the other end said before it ended can still be read: the end shows there.
   if (count < 0 && errno != EAGAIN) error_ = errno;
   return count < 0 ? 0 : static_cast<std::size_t>(count);
@@ -168,7 +178,7 @@ std::size_t Wire::write_some() {
 
 bool Wire::write() {
   std::size_t budget = kTurnBytes;
-  bool moved = false;
+  bool moved = finish_acknowledged();
   has_output_ = false;
   while (state_ == State::alive && error_ == 0) {
     if (out_.left() == 0) {
@@ -200,15 +210,10 @@ bool Wire::fill(std::size_t& budget) {
     last_ -= std::exchange(first_, 0);
   }
   const bool in_piece = piece_ != nullptr;
-  std::array<iovec, 2> parts{{{in_piece ? piece_->data + piece_->moved : nullptr, piece_left_},
-                              {buffer_.get() + last_, kBufferBytes - last_}}};
-  msghdr message{};
-  message.msg_iov = parts.data() + (in_piece ? 0 : 1);
-  message.msg_iovlen = in_piece ? 2 : 1;
-  ssize_t result;
-  do {
-    result = ::recvmsg(fd(), &message, MSG_DONTWAIT);
-  } while (result < 0 && errno == EINTR);
+  const std::array<iovec, 2> parts{
+      {{in_piece ? piece_->data + piece_->moved : nullptr, piece_left_},
+       {buffer_.get() + last_, kBufferBytes - last_}}};
+  const ssize_t result = rails_.receive(std::span(parts).subspan(in_piece ? 0 : 1));
   if (result <= 0) {
     const int error = error_ != 0 ? error_ : result < 0 ? errno : 0;  // the first says more
     if (result == 0 || errno != EAGAIN)
@@ -218,6 +223,7 @@ bool Wire::fill(std::size_t& budget) {
   const auto count = static_cast<std::size_t>(result);
   const bool is_all = count < piece_left_ + kBufferBytes - last_;
   budget = is_all ? 0 : budget - std::min(budget, count);
+  if (is_all) rails_.acknowledge();
   const std::size_t of_piece = std::min(count, piece_left_);
   if (of_piece != 0) took_of_piece(of_piece);
   last_ += count - of_piece;

@@ -11,7 +11,7 @@
 
 #include "src/backends/native/p2p/ring.h"
 #include "src/backends/native/p2p/transfer.h"
-#include "src/net/mesh/rank_socket.h"
+#include "src/net/mesh/rails.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 
@@ -21,9 +21,10 @@ namespace c10d { inline namespace v0 { namespace native {
 // What is sent goes in frames, in the order of posting: a short message whole, a longer one as an
 // offer. The receiver that has its recv asks for it, and it follows in pieces, between which other
 // frames go. A send is done once the kernel has its last byte. Data is sent from, and pieces are
-// received into, the memory of the calls. Every frame has a header with a checksum (CRC-32C) of
-// itself and its number, and one of its data. Numbers are in the byte order of the host: of another
-// order already the first header is wrong.
+// received into, the memory of the calls. Over several networks (Rails) a send is done once the
+// other host has it, for a rank that is in no op sends nothing again. Every frame has a header
+// with a checksum (CRC-32C) of itself and its number, and one of its data. Numbers are in the byte
+// order of the host: of another order already the first header is wrong.
 //
 // Whoever reads must be able to read on, for the frames behind may be what it waits for. So a
 // message is sent only while the receiver is sure to hold it: a sender spends credit for each, and
@@ -37,9 +38,9 @@ class Wire {
   static constexpr std::size_t kCredit = std::size_t{4} << 20;
   static constexpr std::size_t kMessageCost = std::size_t{1} << 10;
 
-  explicit Wire(RankSocket socket);
+  explicit Wire(Rails rails);
 
-  int fd() const noexcept { return socket_.get(); }
+  const Rails& rails() const noexcept { return rails_; }
   // A send, which stays until it is done or withdrawn. What may go at once does.
   void post(Transfer& send);
   // Asks for the message that was offered, for its recv, which stays until it is done or withdrawn.
@@ -65,7 +66,11 @@ class Wire {
   // Whether the socket shall take more as soon as it can.
   bool has_output() const noexcept { return has_output_; }
   // Whether the other host has all that was sent, or will never.
-  bool is_acknowledged() const noexcept;
+  bool is_acknowledged();
+  // Whether a send is done but for that.
+  bool awaits_acknowledgement() const noexcept { return !unacknowledged_.empty(); }
+  // Every 100 ms: leaves a network that does not answer, or is lost without another one.
+  void look_for_silence(Deadline now);
 
   enum class State : std::uint8_t { alive, lost, corrupt };
   State state() const noexcept { return state_; }
@@ -95,6 +100,7 @@ class Wire {
   void begin(Kind kind, Transfer* send, std::uint32_t id, const std::byte* data,
              std::size_t length);
   void end_frame();
+  bool finish_acknowledged();
   std::size_t write_some();
   bool fill(std::size_t& budget);
   const std::byte* next(Frame& frame);
@@ -106,14 +112,19 @@ class Wire {
   bool check_data(std::uint32_t sum, std::uint32_t expected);
   void end(State state, std::string why);
 
-  RankSocket socket_;
+  Rails rails_;
   State state_ = State::alive;
   std::string why_;
 
   std::deque<Transfer*> queued_;     // not offered yet
   std::vector<Transfer*> offered_;   // not asked for yet
   std::deque<Transfer*> streaming_;  // asked for
-  std::deque<std::uint32_t> asks_;   // ids of offers of the other end
+  struct Sent {
+    Transfer* send;
+    std::uint64_t end;  // of its bytes, among all that were sent
+  };
+  std::deque<Sent> unacknowledged_;
+  std::deque<std::uint32_t> asks_;  // ids of offers of the other end
   std::uint32_t next_id_ = 0;
   std::uint32_t frames_out_ = 0, frames_in_ = 0;  // ever; they may wrap
   std::uint64_t spent_ = 0;                       // credit, ever

@@ -27,19 +27,58 @@ Wires::Wires(const BackendContext& context, std::vector<Mesh::Connection> connec
                                          context.rank, error_text(errno)),
                              context.rank));
   for (Mesh::Connection& one : connections) {
+    has_several_ |= one.rails.has_several();
     lines_[static_cast<std::size_t>(one.neighbour)].wire =
-        std::make_unique<Wire>(std::move(one.socket));
-    watch(one.neighbour, EPOLL_CTL_ADD, false);
+        std::make_unique<Wire>(std::move(one.rails));
+    watch(one.neighbour);
   }
 }
 
-void Wires::watch(int rank, int change, bool output) const {
-  epoll_event event{};
-  event.events = EPOLLIN | (output ? EPOLLOUT : 0u);
-  event.data.fd = rank;
-  if (::epoll_ctl(poll_.get(), change, at(rank)->fd(), &event) != 0)
-    throw_failure({.code = Code::out_of_resources,
-                   .message = fmt::format("epoll_ctl: {}", error_text(errno))});
+// As its wire wants it now.
+void Wires::watch(int rank) {
+  Line& line = lines_[static_cast<std::size_t>(rank)];
+  std::vector<pollfd> wanted;
+  if (!line.ended) line.wire->rails().add_polled(wanted, true, line.wire->has_output());
+  const auto change = [&](int how, const pollfd& entry) {
+    epoll_event event{};
+    event.events = static_cast<std::uint32_t>(entry.events);
+    event.data.fd = rank;
+    if (::epoll_ctl(poll_.get(), how, entry.fd, &event) != 0)
+      throw_failure({.code = Code::out_of_resources,
+                     .message = fmt::format("epoll_ctl: {}", error_text(errno))});
+  };
+  const auto find = [](std::vector<pollfd>& entries, int fd) {
+    return std::ranges::find(entries, fd, &pollfd::fd);
+  };
+  for (const pollfd& entry : line.watched)
+    if (find(wanted, entry.fd) == wanted.end()) change(EPOLL_CTL_DEL, entry);
+  for (const pollfd& entry : wanted) {
+    const auto old = find(line.watched, entry.fd);
+    if (old == line.watched.end())
+      change(EPOLL_CTL_ADD, entry);
+    else if (old->events != entry.events)
+      change(EPOLL_CTL_MOD, entry);
+  }
+  line.watched.swap(wanted);
+}
+
+// No event says that something was acknowledged.
+void Wires::look_at_networks() {
+  constexpr std::chrono::milliseconds kSilenceLook{100};
+  const Deadline now = std::chrono::steady_clock::now();
+  const bool looks = now >= next_look_;
+  if (looks) next_look_ = now + kSilenceLook;
+  bool awaits = false;
+  for (std::size_t rank = 0; rank < lines_.size(); ++rank) {
+    const Line& line = lines_[rank];
+    if (!line.wire || line.ended) continue;
+    if (looks) line.wire->look_for_silence(now);
+    if (looks) update(static_cast<int>(rank));
+    if (!line.wire->awaits_acknowledgement()) continue;
+    ready_.push_back(static_cast<int>(rank));
+    awaits = true;
+  }
+  awaits_acknowledgement_ = awaits;
 }
 
 const std::vector<int>& Wires::ready() {
@@ -47,6 +86,7 @@ const std::vector<int>& Wires::ready() {
   const int count = ::epoll_wait(poll_.get(), events.data(), events.size(), 0);
   ready_.clear();
   for (int i = 0; i < count; ++i) ready_.push_back(events[static_cast<std::size_t>(i)].data.fd);
+  if (has_several_) look_at_networks();
   return ready_;
 }
 
@@ -54,24 +94,25 @@ void Wires::update(int rank) {
   Line& line = lines_[static_cast<std::size_t>(rank)];
   if (line.ended) return;
   const bool output = line.wire->has_output();
-  if (output != line.has_output) {
+  const bool has_changed = output != line.has_output;
+  if (has_changed) {
     line.has_output = output;
     output ? ++outputs_ : --outputs_;
-    watch(rank, EPOLL_CTL_MOD, output);
   }
-  if (line.wire->state() == Wire::State::alive) return;
-  line.ended = true;
-  ++ended_;
-  watch(rank, EPOLL_CTL_DEL, false);
+  line.ended = line.wire->state() != Wire::State::alive;
+  if (line.ended) ++ended_;
+  if (has_changed || line.ended || has_several_) watch(rank);
 }
 
 void Wires::sleep(std::chrono::nanoseconds longest) const noexcept {
   pollfd entry{poll_.get(), POLLIN, 0};
+  constexpr std::chrono::microseconds kAcknowledged{100};
+  if (awaits_acknowledgement_) longest = std::min<std::chrono::nanoseconds>(longest, kAcknowledged);
   const timespec time{.tv_sec = 0, .tv_nsec = std::max<long>(longest.count(), 0)};
   ::ppoll(&entry, 1, &time, nullptr);
 }
 
-bool Wires::is_acknowledged() const noexcept {
+bool Wires::is_acknowledged() const {
   return std::ranges::all_of(
       lines_, [](const Line& line) { return !line.wire || line.wire->is_acknowledged(); });
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <poll.h>
+
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -35,20 +38,25 @@ class Wires {
   // Whether some of them shall take more as soon as they can.
   bool has_output() const noexcept { return outputs_ != 0; }
   // See Wire.
-  bool is_acknowledged() const noexcept;
+  bool is_acknowledged() const;
 
  private:
   struct Line {
     std::unique_ptr<Wire> wire;
-    bool has_output = false;  // what is watched for
+    std::vector<pollfd> watched;
+    bool has_output = false;
     bool ended = false;
   };
-  void watch(int rank, int change, bool output) const;
+  void watch(int rank);
+  void look_at_networks();
 
   Fd poll_;                  // an epoll
   std::vector<Line> lines_;  // by rank
   std::vector<int> ready_;   // scratch
   std::size_t count_ = 0, ended_ = 0, outputs_ = 0;
+  bool has_several_ = false;  // networks
+  Deadline next_look_{};      // for silence
+  std::atomic<bool> awaits_acknowledgement_ = false;
 };
 
 }}}  // namespace c10d::v0::native

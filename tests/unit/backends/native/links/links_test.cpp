@@ -71,10 +71,10 @@ class LinksOfRank0 : public testing::Test {
       peers_.push_back(std::move(other));
       constexpr int kMuch = 1 << 20;
       ::setsockopt(peers_.back().get(), SOL_SOCKET, SO_SNDBUF, &kMuch, sizeof kMuch);
-      streams[0].push_back({rank, RankSocket(std::move(own))});
+      streams[0].push_back({rank, Rails(RankSocket(std::move(own)))});
     }
     for (int rank = 0; rank < kSize; ++rank) context_.members.push_back({.rank = rank});
-    links_ = std::make_unique<Links>(context_, std::move(streams), 1);
+    links_ = std::make_unique<Links>(context_, std::move(streams));
   }
 
   int socket_of(int rank) const { return peers_[static_cast<std::size_t>(rank) - 1].get(); }
@@ -186,11 +186,11 @@ TEST(LinksOfSeveralStreams, BlocksOfEveryLengthArriveWhole) {
     std::vector<std::vector<Mesh::Connection>> of_0(count), of_1(count);
     for (std::size_t i = 0; i < count; ++i) {
       auto [one, other] = connected();
-      of_0[i].push_back({1, RankSocket(std::move(one))});
-      of_1[i].push_back({0, RankSocket(std::move(other))});
+      of_0[i].push_back({1, Rails(RankSocket(std::move(one)))});
+      of_1[i].push_back({0, Rails(RankSocket(std::move(other)))});
     }
-    Links sender({.rank = 0, .size = 2}, std::move(of_0), 2);
-    Links receiver({.rank = 1, .size = 2}, std::move(of_1), 2);
+    Links sender({.rank = 0, .size = 2}, std::move(of_0));
+    Links receiver({.rank = 1, .size = 2}, std::move(of_1));
     TestControl control(0, 2, std::make_shared<GroupFate>());
     const std::vector<std::byte> data = numbered(9 * kChunk);
     std::vector<std::vector<std::byte>> got;

@@ -25,7 +25,7 @@ class HostRank {
   HostRank(int rank, int size, native::Routes routes, std::shared_ptr<native::Team> team)
       : rank_(rank), size_(size), control_(routes.context.control) {
     for (const Mesh::Connection& one : routes.connections)
-      sockets_.emplace_back(one.neighbour, one.socket.get());
+      sockets_.emplace_back(one.neighbour, one.rails.fd());
     messages_ = std::make_shared<native::Messages>(std::move(team), std::move(routes));
   }
 

@@ -44,7 +44,7 @@ class Sending {
 
  private:
   std::array<Fd, 2> fds_ = pair_of_sockets();
-  Wire wire_{RankSocket(std::move(fds_[0]))};
+  Wire wire_{Rails(RankSocket(std::move(fds_[0])))};
   Fd far_ = std::move(fds_[1]);
 };
 
@@ -68,7 +68,7 @@ class Receiving {
 
  private:
   explicit Receiving(std::array<Fd, 2> fds)
-      : wire(RankSocket(std::move(fds[0]))), far_(std::move(fds[1])) {}
+      : wire(Rails(RankSocket(std::move(fds[0])))), far_(std::move(fds[1])) {}
   Fd far_;
 };
 
@@ -132,7 +132,7 @@ TEST(Wire, EndsWhereMoreComesThanItMayHold) {
 
 TEST(Wire, EndsWithItsConnection) {
   Receiving receiving;
-  ::shutdown(receiving.wire.fd(), SHUT_RD);
+  ::shutdown(receiving.wire.rails().fd(), SHUT_RD);
   receiving.wire.read([](const Frame&, const std::byte*) {});
   EXPECT_EQ(receiving.wire.state(), Wire::State::lost);
   EXPECT_FALSE(receiving.wire.why().empty());
