@@ -8,8 +8,8 @@
 namespace c10d::bench {
 namespace {
 
-constexpr std::size_t kHelpWidth = 78;  // of 80: --help-all indents what belongs to a command
-constexpr std::size_t kNames = 30;      // columns of the options' names
+constexpr std::size_t kHelpWidth = 78;    // of 80: --help-all indents what belongs to a command
+constexpr std::size_t kNameColumns = 30;  // columns of the options' names
 
 std::string wrapped(const std::string& text, std::size_t width) {
   std::istringstream words(text);
@@ -26,7 +26,7 @@ std::string wrapped(const std::string& text, std::size_t width) {
 
 class HelpFormat final : public CLI::Formatter {
  public:
-  HelpFormat() { column_width(kNames); }
+  HelpFormat() { column_width(kNameColumns); }
   // The name of the value. That of a positional is for the completion.
   std::string make_option_opts(const CLI::Option* option) const override {
     const bool has_value = !option->get_positional() && option->get_items_expected_max() > 0;
@@ -37,7 +37,7 @@ class HelpFormat final : public CLI::Formatter {
     const std::string& otherwise = option->get_default_str();
     if (!otherwise.empty())  // that of a list has brackets
       text += otherwise.starts_with('[') ? " " + otherwise : " [" + otherwise + "]";
-    return wrapped(text, kHelpWidth - kNames);
+    return wrapped(text, kHelpWidth - kNameColumns);
   }
 };
 

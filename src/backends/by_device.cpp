@@ -43,6 +43,10 @@ class BackendByDevice final : public Backend {
     if (!host || !cuda) return nullptr;
     return make_backend_by_device(std::move(host), std::move(cuda));
   }
+  void look_after() override {
+    host_->look_after();
+    cuda_->look_after();
+  }
   void abort() noexcept override {
     host_->abort();
     cuda_->abort();

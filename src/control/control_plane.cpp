@@ -54,6 +54,20 @@ void ControlPlane::on_broken(std::function<void()> end_ops) {
   end_ops_ = std::move(end_ops);
 }
 
+void ControlPlane::on_tick(std::function<void()> look) {
+  MutexLock lock(mutex_);
+  look_ = std::move(look);
+}
+
+void ControlPlane::look_after_backend() {
+  std::function<void()> look;
+  {
+    MutexLock lock(mutex_);
+    look = look_;
+  }
+  if (look) look();
+}
+
 void ControlPlane::end_ops_if_broken() {
   if (!broken()) return;
   std::function<void()> end_ops;

@@ -81,6 +81,8 @@ class ControlPlane : public Control {
   // calls it once the group is broken, never after unwatch().
   void on_broken(std::function<void()> end_ops);
   void end_ops_if_broken();
+  // `look` is called by each tick of a group over several hosts.
+  void on_tick(std::function<void()> look);
   // Writes the record to where C10D_RECORD_DIR says, once, if the group is broken.
   void keep_record_if_broken() noexcept;
 
@@ -125,6 +127,8 @@ class ControlPlane : public Control {
   // keeps past the op's own breaks the group, and one that it still holds when the group is broken
   // is logged.
   void watch_library(int ticks);
+  // See on_tick().
+  void look_after_backend();
   // For the monitor: warns of the oldest op of this rank that runs for kLateOp, once with the ranks
   // that `behind` names as those that have not come as far, and once with each that is silent.
   // Warns again of an op that runs for kReminder. A message may wait that long for its other end,
@@ -203,6 +207,7 @@ class ControlPlane : public Control {
   // For all threads:
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
+  std::function<void()> look_ C10D_GUARDED_BY(mutex_);
   std::shared_ptr<const Failure> cause_
       C10D_GUARDED_BY(mutex_);  // read once, then the same for all
 };

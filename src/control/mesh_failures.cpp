@@ -30,6 +30,8 @@ constexpr int kPollsPerLook = 5;   // between looks at who left
 constexpr int kTicksPerBeat = 10;
 // For a store to answer where a failure is known and others are to hear of it.
 constexpr std::chrono::milliseconds kGlance{100};
+constexpr std::chrono::seconds kLastWord{3};  // for a network to be left
+constexpr std::chrono::milliseconds kLastLook{1};
 constexpr std::string_view kNoAnswer = "no answer from host";
 constexpr double kCutOffSeconds = 1.5;  // without an answer, of tune_tcp(), until a host is lost
 
@@ -293,6 +295,13 @@ void MeshControl::leave() noexcept try {
   for (const std::uint64_t sequence : last) put(word, sequence);
   take_news();  // what is not read when a connection is closed may take this word with it
   mesh_.send_to_all(left_frame, word);
+  // Of several networks one may have been cut: then only this rank can send that word again.
+  const Deadline heard =
+      steady_clock::now() + (mesh_.has_several_networks() ? kLastWord : Duration());
+  while (steady_clock::now() < heard && !mesh_.is_acknowledged()) {
+    mesh_.wait(std::min<Deadline>(heard, steady_clock::now() + kLastLook));
+    take_news();
+  }
   // One that does not answer now takes the request when it runs again.
   store_->set(beat_key(rank_), fmt::format("{} {}", kLastBeat, fmt::join(last, " ")), patience);
 } catch (const std::exception&) {  // the store is gone
@@ -463,6 +472,7 @@ void MeshControl::look_for_dead() {
 void MeshControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
   if (waiting_ == 0) take_news();
+  if (!broken()) look_after_backend();
   for (const int neighbour : neighbours_)
     unheard_ticks_[static_cast<std::size_t>(neighbour)].fetch_add(1, std::memory_order_relaxed);
   if (++ticks_since_beat_ == kTicksPerBeat) {

@@ -77,6 +77,7 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
     const auto failure = control->broken() ? control->failure() : control->barrier(end);
     if (failure) throw_failure(*failure);
     control->on_broken([ended = backend.get()] { ended->abort(); });
+    control->on_tick([looks = backend.get()] { looks->look_after(); });
   } catch (...) {
     control->leave();
     unwatch(*control);

@@ -89,6 +89,10 @@ class C10D_API Backend {
   // Ends the ops in flight: they fail with Control::failure(). Called on this rank only, from any
   // thread, any number of times. Returns soon.
   virtual void abort() noexcept = 0;
+  // Called every 20 ms or so by a thread of c10d in a group over several hosts, also while an op
+  // runs: for what must go on while this rank does something else. Returns soon. Unless overridden:
+  // nothing.
+  virtual void look_after() {}
   // Leaves the group in good order, after all ops are done. Waits no longer than the deadline.
   virtual void shutdown(Deadline deadline) = 0;
   // Facts for c10d-info and for benchmark headers: "gloo 0.5.0, tcp on lo".
@@ -113,7 +117,7 @@ C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendCon
 C10D_API void end_groups(std::string_view backend) noexcept;
 
 // Version of this interface. A module of another version is refused with a message.
-inline constexpr std::uint32_t kBackendAbiVersion = 10;
+inline constexpr std::uint32_t kBackendAbiVersion = 11;
 // What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It
 // has one symbol, `extern "C" const c10d::BackendModule* c10d_backend_module()`. A module whose
 // abi_version differs, or whose struct_size is smaller, is refused with a message.

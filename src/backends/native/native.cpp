@@ -60,6 +60,12 @@ class NativeBackend final : public Backend {
   // Every wait of an op polls Control::broken() at least once a millisecond.
   void abort() noexcept override {}
 
+  void look_after() override {
+    if (!hosts_) return;
+    hosts_->links().look_after();
+    messages_->look_after();
+  }
+
   void shutdown(Deadline deadline) override {
     if (queue_->drain(deadline) && messages_->drain(deadline)) {
       messages_->warn_of_unreceived();

@@ -435,6 +435,11 @@ Mesh::News Mesh::drive() {
   return news;
 }
 
+bool Mesh::has_several_networks() {
+  MutexLock lock(mutex_);
+  return std::ranges::any_of(lines_, [](const auto& line) { return line->rails.has_several(); });
+}
+
 bool Mesh::is_acknowledged() {
   MutexLock lock(mutex_);
   return std::ranges::all_of(lines_, [](const auto& line) {

@@ -85,6 +85,7 @@ class Mesh {
   };
   // Takes what has arrived, and sends what waits. Does not wait.
   News drive();
+  bool has_several_networks();
   // Returns when something has arrived, or at the deadline.
   void wait(Deadline deadline);
   // Whether the hosts of all neighbours have what was sent, but for those that are lost.

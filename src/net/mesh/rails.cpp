@@ -113,8 +113,6 @@ void Rails::add(RankSocket next) {
     rail.name = fmt::format("{} to {}", local_address(end).host(), peer_host(end));
   };
   if (!has_several()) {
-    if (!std::exchange(keeps_, true)) never_kept_ = first_kept_ = sent_ = written_;
-    note_acknowledged();
     name(rails_.front());
     if (patience_of(fd()) == 0) probe_for_ever(fd());
   }
@@ -129,14 +127,11 @@ ssize_t Rails::send(std::span<const iovec> pieces) {
     return count;
   }
   push();
-  if (!is_flushed()) {
-    search(false);
-    return would_block();
-  }
-  if (written_ - first_kept_ >= kMostKept) {
-    note_acknowledged();
-    if (written_ - first_kept_ >= kMostKept) return would_block();
-  }
+  if (!is_flushed()) search(false);
+  if (rails_[at_].is_dead && !leave(why_ended(rails_[at_]))) return no_room_at(rails_[at_]);
+  if (!is_flushed()) return would_block();
+  make_room(pieces);
+  if (written_ - first_kept_ >= kMostKept) return would_block();
   const ssize_t count = send_at(fd(), pieces);
   if (count > 0) {
     keep(pieces, static_cast<std::size_t>(count));
@@ -145,11 +140,22 @@ ssize_t Rails::send(std::span<const iovec> pieces) {
     search(false);
     return would_block();
   } else if (count < 0) {
-    const int error = errno;
-    if (leave(error_text(error))) return would_block();
-    errno = error;
+    return leave_dead(errno) ? would_block() : no_room_at(rails_[at_]);
   }
   return count;
+}
+
+ssize_t Rails::no_room_at(const Rail& dead) noexcept {
+  errno = dead.error != 0 ? dead.error : EPIPE;
+  return -1;
+}
+
+// The kernel has ended the connection that is used; 0: the other end did.
+bool Rails::leave_dead(int error) {
+  Rail& rail = rails_[at_];
+  rail.is_dead = true;
+  if (rail.error == 0) rail.error = error;
+  return leave(why_ended(rail));
 }
 
 // The handover and what was kept.
@@ -165,7 +171,7 @@ void Rails::push() {
     iovec next{rail.out.data() + rail.out.size() - rail.out_left, rail.out_left};
     if (!is_handover) next = kept(sent_, static_cast<std::size_t>(written_ - sent_));
     const ssize_t count = send_at(rail.socket.get(), {&next, 1});
-    if (count < 0 && (errno == EAGAIN || !leave(error_text(errno)))) return;
+    if (count < 0 && (errno == EAGAIN || !leave_dead(errno))) return;
     if (count <= 0) continue;
     if (is_handover)
       rail.out_left -= static_cast<std::size_t>(count);
@@ -186,10 +192,7 @@ ssize_t Rails::receive(std::span<const iovec> pieces) {
       if (reading_ == at_) return would_block();
       continue;
     }
-    Rail& rail = rails_[at_];
-    rail.is_dead = true;
-    rail.error = count == 0 ? 0 : errno;
-    if (!leave(why_ended(rail))) return end_of(rail);
+    if (!leave_dead(count == 0 ? 0 : errno)) return end_of(rails_[at_]);
   }
 }
 
@@ -267,22 +270,28 @@ std::optional<std::size_t> Rails::next_rail() const {
 // Goes on over the next network; false: there is none, and nothing has changed.
 bool Rails::leave(std::string_view why) {
   if (!has_several()) return false;
-  take_handover(at_);
+  const std::size_t before = at_;
+  search(true);
+  if (at_ != before) return true;  // the other end has left it
   const auto next = next_rail();
-  note_acknowledged();
-  if (!next || confirmed_ < never_kept_) return false;
-  rails_[at_].received = bytes_here();
-  if (const unsigned patience = patience_of(fd()); patience != 0)
-    ::setsockopt(rails_[*next].socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience,
-                 sizeof patience);
-  left_ = at_;
-  why_left_ = why;
-  at_ = *next;
-  resumed_ = false;
-  heard_ = last_look_ = {};
-  say_handover();
+  if (!next) return false;
+  go_on_at(*next, why);
   push();
   return true;
+}
+
+void Rails::go_on_at(std::size_t next, std::string_view why) {
+  note_acknowledged();
+  rails_[at_].received = bytes_here();
+  if (const unsigned patience = patience_of(fd()); patience != 0)
+    ::setsockopt(rails_[next].socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience,
+                 sizeof patience);
+  if (resumed_) left_ = at_;
+  at_ = next;
+  resumed_ = false;
+  why_left_ = why;
+  heard_ = last_look_ = {};
+  say_handover();
 }
 
 void Rails::say_handover() {
@@ -330,20 +339,27 @@ void Rails::obey(std::size_t number) {
   const bool is_whole =
       handover.magic == kMagic && handover.rail == number && handover.received <= written_ &&
       handover.sum == fnv1a({reinterpret_cast<const char*>(&handover), offsetof(Handover, sum)});
-  rail.in_left = rail.in.size();  // not open while those before it are left
-  while (is_whole && at_ < number && leave("the other host has left it")) continue;
   std::size_t last = number - 1;
-  while (!rails_[last].is_open()) rails_[last--].is_dead = true;
+  while (!rails_[last].is_open()) --last;
+  if (is_whole && at_ < number) {
+    rail.in_left = rail.in.size();  // not open while those before it are left
+    go_on_at(number, "the other host has left it");
+    rail.in_left = 0;
+  }
   // What the kernel has acknowledged is here.
   const std::uint64_t first = std::max(rails_[last].received, handover.acknowledged);
-  if (!is_whole || at_ < number || first > received_on(last)) {
+  if (!is_whole || first > received_on(last)) {
+    rail.in_left = rail.in.size();
     rail.is_dead = true;
     rail.error = EPROTO;
+    ::shutdown(rail.socket.get(), SHUT_RDWR);  // the other end shall know
     return;
   }
-  rail.in_left = 0;
+  while (++last < number) rails_[last].is_dead = true;
   rail.first_in = rail.received = first;
-  if (number == at_) resume(handover.received);
+  if (number != at_) return;
+  resume(handover.received);
+  push();
 }
 
 void Rails::resume(std::uint64_t from) {
@@ -385,12 +401,19 @@ bool Rails::is_acknowledged() {
   return ::ioctl(fd(), SIOCOUTQ, &waiting) != 0 || waiting == 0;
 }
 
+void Rails::answer() {
+  if (!has_several()) return;
+  push();
+  search(true);
+}
+
 bool Rails::look(Deadline now) {
   if (!has_several()) return true;
-  search(true);
+  answer();
   const bool was_away = now > last_look_ + kAway;
   last_look_ = now;
   const tcp_info info = info_of(fd());
+  if (info.tcpi_state == TCP_CLOSE) return leave_dead(0);
   const bool is_quiet = info.tcpi_unacked == 0 && info.tcpi_probes == 0;
   heard_ =
       std::max(heard_, is_quiet || was_away ? now : now - milliseconds(info.tcpi_last_ack_recv));
@@ -403,12 +426,14 @@ iovec Rails::kept(std::uint64_t from, std::size_t bytes) noexcept {
   return {kept_.data() + begin, std::min(bytes, kept_.size() - begin)};
 }
 
-// For so many bytes more.
-void Rails::make_room(std::size_t bytes) {
+// Before the kernel takes them: memory may be short.
+void Rails::make_room(std::span<const iovec> pieces) {
+  std::size_t bytes = 0;
+  for (const iovec& piece : pieces) bytes += piece.iov_len;
   const auto used = [this] { return static_cast<std::size_t>(written_ - first_kept_); };
   if (used() + bytes <= kept_.size()) return;
   note_acknowledged();
-  if (used() + bytes <= kept_.size()) return;
+  if (used() + bytes <= kept_.size() || used() >= kMostKept) return;
   std::vector<std::byte> old(std::bit_ceil(std::max(kLeastKept, used() + bytes)));
   kept_.swap(old);
   for (std::uint64_t at = first_kept_; at != written_;) {
@@ -422,7 +447,6 @@ void Rails::make_room(std::size_t bytes) {
 
 // The first of `pieces`, which the kernel has taken.
 void Rails::keep(std::span<const iovec> pieces, std::size_t bytes) {
-  make_room(bytes);
   for (const iovec& piece : pieces) {
     const auto* from = static_cast<const std::byte*>(piece.iov_base);
     for (std::size_t left = std::min(bytes, piece.iov_len); left != 0;) {

@@ -34,11 +34,12 @@ class Rails {
   // takes to give up a connection that is watched (tune_tcp).
   static constexpr std::chrono::milliseconds kSilence{2200};
 
-  // `keeps`: others will be added, and something may be sent before.
+  // `keeps`: others will be added.
   explicit Rails(RankSocket first, bool keeps = false);
-  // A connection on another network, which both ranks add in the same order.
+  // A connection on another network, which both ranks add in the same order. What it carried before
+  // does not count.
   void add(RankSocket next);
-  // The only one, when nothing was sent or received on it.
+  // The only one, for another Rails to add.
   RankSocket release() { return std::move(rails_.front().socket); }
 
   // As sendmsg and recvmsg that do not wait; -1 sets errno. Of several networks only the end of
@@ -55,6 +56,9 @@ class Rails {
   bool is_acknowledged();
 
   bool has_several() const noexcept { return rails_.size() > 1; }
+  // Answers the other end if it has left a network, and sends what it lacks. To be called now and
+  // then while nothing is awaited.
+  void answer();
   // Where several are used, while something is awaited: leaves the network that has been silent for
   // kSilence. False: it was the last one. To be called every 100 ms.
   bool look(Deadline now);
@@ -93,6 +97,7 @@ class Rails {
   };
 
   bool leave(std::string_view why);
+  void go_on_at(std::size_t next, std::string_view why);
   std::optional<std::size_t> next_rail() const;
   std::uint64_t bytes_here() const;
   std::uint64_t received_on(std::size_t number) const;
@@ -108,9 +113,11 @@ class Rails {
   ssize_t receive_until(std::uint64_t end, std::span<const iovec> pieces);
   static std::string why_ended(const Rail& rail);
   ssize_t end_of(const Rail& rail) const noexcept;
+  bool leave_dead(int error);
+  static ssize_t no_room_at(const Rail& dead) noexcept;
   void note_acknowledged();
   void keep(std::span<const iovec> pieces, std::size_t bytes);
-  void make_room(std::size_t bytes);
+  void make_room(std::span<const iovec> pieces);
   iovec kept(std::uint64_t from, std::size_t bytes) noexcept;
 
   bool keeps_;  // what is sent
@@ -124,8 +131,7 @@ class Rails {
   bool resumed_ = true;          // it is known from where on to send
   std::vector<std::byte> kept_;  // a ring of 2^n bytes: of written_, from first_kept_ on
   std::uint64_t first_kept_ = 0;
-  std::uint64_t never_kept_ = 0;  // what went out before there were several networks
-  std::size_t left_ = 0;          // the last one that was
+  std::size_t left_ = 0;  // the last one that was
   std::string why_left_;
   Deadline heard_{}, last_look_{}, next_search_{};
 };

@@ -43,7 +43,7 @@ bool HostCollective::enter() {
   if (entered_) return true;
   entered_ = true;
   group_.links().push();
-  failure_ = native::enter(group_.control(), call_);
+  failure_ = use_.without([this] { return native::enter(group_.control(), call_); });
   return !failure_;
 }
 
@@ -81,7 +81,7 @@ std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexc
           else if constexpr (std::is_same_v<T, Barrier>)
             return collective.enter();
           else
-            return run(collective, op) && collective.enter();
+            return run(collective, op) && collective.enter() && collective.settle();
         },
         call.op);
     group.scratch().reset();

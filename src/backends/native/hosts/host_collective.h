@@ -25,7 +25,8 @@ namespace c10d { inline namespace v0 { namespace native {
 // other in there keep nobody on another host waiting.
 class HostCollective {
  public:
-  HostCollective(HostGroup& group, const Call& call) noexcept : group_(group), call_(call) {}
+  HostCollective(HostGroup& group, const Call& call) noexcept
+      : group_(group), call_(call), use_(group.links()) {}
   HostCollective(const HostCollective&) = delete;
   HostCollective& operator=(const HostCollective&) = delete;
 
@@ -106,6 +107,11 @@ class HostCollective {
     }
     return true;
   }
+  // Waits until the other hosts have what was sent, so that nothing has to be sent again. The last
+  // of an op.
+  bool settle() {
+    return group_.links().settled() || await([&] { return group_.links().settled(); });
+  }
   // Waits until all that was posted is through.
   bool finish_blocks() {
     return await([&] { return group_.links().idle(); });
@@ -123,6 +129,7 @@ class HostCollective {
 
   HostGroup& group_;
   const Call& call_;
+  Links::Use use_;
   bool entered_ = false;
   std::shared_ptr<const Failure> failure_;
 };

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLongestSleep{1};
-constexpr std::chrono::microseconds kSpinning{200};
+constexpr std::chrono::microseconds kSpinning{200}, kAcknowledged{100};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
 constexpr std::chrono::milliseconds kSilenceLook{100};
 
@@ -211,14 +211,27 @@ void Links::look_for_silence(Waiting& waiting, Deadline now) {
                        "C10D_NET_INTERFACE that was left to it",
                        std::chrono::duration_cast<std::chrono::milliseconds>(Rails::kSilence),
                        local_address(line->rails.fd()).host()),
-           Code::link_lost, true);
+           Code::link_lost, false);
+}
+
+void Links::look_after() {
+  if (in_use_.exchange(true, std::memory_order_acquire)) return;
+  for (const auto& line : lines_)
+    if (line) line->rails.answer();
+  in_use_.store(false, std::memory_order_release);
 }
 
 void Links::sleep(Deadline deadline) const {
   std::vector<pollfd> entries;
   for (const Line* const line : active_)
     line->rails.add_polled(entries, line->stream.awaits(), line->stream.sends());
-  ::poll(entries.data(), entries.size(), poll_timeout(deadline));
+  // No event says that something was acknowledged.
+  const bool waits_for_that = !std::ranges::all_of(active_, has_blocks);
+  const Deadline now = steady_clock::now();
+  const Duration left = std::max<Duration>(deadline - now, Duration());
+  const auto longest = waits_for_that ? std::min<Duration>(left, kAcknowledged) : left;
+  const timespec time{.tv_sec = 0, .tv_nsec = static_cast<long>(longest.count())};
+  ::ppoll(entries.data(), entries.size(), &time, nullptr);
 }
 
 std::vector<int> Links::awaited() const {

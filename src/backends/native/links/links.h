@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "c10d/spi/backend.h"
@@ -24,8 +27,8 @@ class Links {
  public:
   // `connections`: of each stream, that have said nothing yet. Where they have several networks,
   // one may be cut while ranks hear of each other over another: then they go on over the next, and
-  // are lost when the other host answers on none. There an op ends once the other host has its
-  // blocks, for a rank that is in no op sends nothing again.
+  // are lost when the other host answers on none. There an op is settled once the other
+  // host has its blocks: until then they may have to be sent again.
   Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections);
 
   // Posts a block to or from a rank on another host: see Stream.
@@ -39,7 +42,37 @@ class Links {
   std::size_t sent(int rank) const noexcept;
   std::size_t received(int rank) const noexcept;
   // Whether all that was posted is through.
-  bool idle() const noexcept { return active_.empty(); }
+  bool idle() const noexcept { return std::ranges::none_of(active_, has_blocks); }
+  // Whether the other hosts have it, too, where there are several networks.
+  bool settled() const noexcept { return active_.empty(); }
+
+  // Held while a thread is in here, so that another one can look_after() the networks meanwhile.
+  class Use {
+   public:
+    explicit Use(Links& links) noexcept : links_(links) { take(); }
+    ~Use() { give(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    // While the thread waits elsewhere.
+    template <class Wait>
+    auto without(Wait wait) {
+      give();
+      struct Taken {
+        Use& use;
+        ~Taken() { use.take(); }
+      } const taken{*this};
+      return wait();
+    }
+
+   private:
+    void take() noexcept {
+      while (links_.in_use_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+    }
+    void give() noexcept { links_.in_use_.store(false, std::memory_order_release); }
+    Links& links_;
+  };
+  // Answers ranks that have left a network, unless a thread is in here. From any thread.
+  void look_after();
 
   enum class End { ready, broken, timed_out, lost };  // see WaitResult; lost: a connection
   // Moves bytes until `ready()`. Spins for a moment where ranks have CPUs of their own, then
@@ -55,8 +88,9 @@ class Links {
       if (const End end = turn(waiting, moved); end != End::ready) return end;
     }
   }
-  // How long to look for why a connection ended: a host is known to be silent after two seconds.
-  static constexpr std::chrono::seconds kLossPatience{3};
+  // How long to look for why a connection ended. A host is known to be silent after two seconds, or
+  // four where it has several networks.
+  static constexpr std::chrono::seconds kLossPatience{5};
   // After await() returned `lost`: what was lost, as a failure of the rank at the other end, and
   // whether that is the reason, or the end of the rank or its host may be.
   Failure failure_of_loss(const BackendContext& context) const;
@@ -89,9 +123,11 @@ class Links {
     int turns = 0;
     Deadline spins_since{};
   };
+  static bool has_blocks(const Line* line) noexcept {
+    return line->stream.sends() || line->stream.awaits();
+  }
   static bool is_busy(Line& line) {
-    return line.stream.sends() || line.stream.awaits() ||
-           (line.rails.has_several() && !line.rails.is_acknowledged());
+    return has_blocks(&line) || (line.rails.has_several() && !line.rails.is_acknowledged());
   }
   Line& line(int rank, std::size_t stream) const noexcept {
     return *lines_[static_cast<std::size_t>(rank) * streams_ + stream];
@@ -119,6 +155,7 @@ class Links {
   std::vector<std::unique_ptr<Line>> lines_;  // by rank, then stream; null: on this host
   std::vector<Line*> active_;                 // with blocks that are not through
   std::optional<Loss> lost_;
+  std::atomic<bool> in_use_ = false;
 };
 
 }}}  // namespace c10d::v0::native

@@ -428,6 +428,12 @@ void Messages::fail_if_broken() {
   drained_.notify_all();
 }
 
+void Messages::look_after() {
+  if (wires_.empty()) return;
+  MutexLock lock(mutex_);
+  engine_.look_after_wires();
+}
+
 void Messages::warn_of_unreceived() {
   MutexLock lock(mutex_);
   engine_.warn_of_unreceived();

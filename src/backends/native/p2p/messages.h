@@ -34,6 +34,8 @@ class Messages : public std::enable_shared_from_this<Messages> {
   // end. False: the deadline came first.
   bool drain(Deadline deadline);
   void warn_of_unreceived();
+  // See Wires. From any thread.
+  void look_after();
 
  private:
   struct AsyncTransfer : Transfer {

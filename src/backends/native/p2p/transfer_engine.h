@@ -47,6 +47,7 @@ class TransferEngine {
   void warn_of_unreceived();
 
   const Wires& wires() const noexcept { return wires_; }
+  void look_after_wires() { wires_.look_after(); }
   // Whether a transfer that is not done waits for a rank whose connection is lost: that rank, and
   // what became of the connection.
   struct Loss {

@@ -69,6 +69,8 @@ class Wire {
   bool is_acknowledged();
   // Whether a send is done but for that.
   bool awaits_acknowledgement() const noexcept { return !unacknowledged_.empty(); }
+  // See Rails.
+  void answer() { rails_.answer(); }
   // Every 100 ms: leaves a network that does not answer, or is lost without another one.
   void look_for_silence(Deadline now);
 

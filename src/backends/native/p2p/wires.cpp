@@ -37,8 +37,6 @@ Wires::Wires(const BackendContext& context, std::vector<Mesh::Connection> connec
 // As its wire wants it now.
 void Wires::watch(int rank) {
   Line& line = lines_[static_cast<std::size_t>(rank)];
-  std::vector<pollfd> wanted;
-  if (!line.ended) line.wire->rails().add_polled(wanted, true, line.wire->has_output());
   const auto change = [&](int how, const pollfd& entry) {
     epoll_event event{};
     event.events = static_cast<std::uint32_t>(entry.events);
@@ -47,6 +45,12 @@ void Wires::watch(int rank) {
       throw_failure({.code = Code::out_of_resources,
                      .message = fmt::format("epoll_ctl: {}", error_text(errno))});
   };
+  if (!has_several_ && !line.ended && !line.watched.empty()) {
+    line.watched[0].events = static_cast<short>(POLLIN | (line.has_output ? POLLOUT : 0));
+    return change(EPOLL_CTL_MOD, line.watched[0]);
+  }
+  std::vector<pollfd> wanted;
+  if (!line.ended) line.wire->rails().add_polled(wanted, true, line.wire->has_output());
   const auto find = [](std::vector<pollfd>& entries, int fd) {
     return std::ranges::find(entries, fd, &pollfd::fd);
   };
@@ -63,22 +67,33 @@ void Wires::watch(int rank) {
 }
 
 // No event says that something was acknowledged.
-void Wires::look_at_networks() {
-  constexpr std::chrono::milliseconds kSilenceLook{100};
-  const Deadline now = std::chrono::steady_clock::now();
-  const bool looks = now >= next_look_;
-  if (looks) next_look_ = now + kSilenceLook;
-  bool awaits = false;
+void Wires::add_unacknowledged() {
+  awaits_acknowledgement_ = false;
   for (std::size_t rank = 0; rank < lines_.size(); ++rank) {
     const Line& line = lines_[rank];
-    if (!line.wire || line.ended) continue;
-    if (looks) line.wire->look_for_silence(now);
-    if (looks) update(static_cast<int>(rank));
-    if (!line.wire->awaits_acknowledgement()) continue;
+    if (!line.wire || line.ended || !line.wire->awaits_acknowledgement()) continue;
     ready_.push_back(static_cast<int>(rank));
-    awaits = true;
+    awaits_acknowledgement_ = true;
   }
-  awaits_acknowledgement_ = awaits;
+}
+
+void Wires::look_for_silence() {
+  constexpr std::chrono::milliseconds kLook{100};
+  const Deadline now = std::chrono::steady_clock::now();
+  if (now < next_look_) return;
+  next_look_ = now + kLook;
+  for (std::size_t rank = 0; rank < lines_.size(); ++rank) {
+    if (!lines_[rank].wire || lines_[rank].ended) continue;
+    lines_[rank].wire->look_for_silence(now);
+    update(static_cast<int>(rank));
+  }
+}
+
+void Wires::look_after() {
+  if (!has_several_) return;
+  for (const Line& line : lines_)
+    if (line.wire && !line.ended) line.wire->answer();
+  look_for_silence();
 }
 
 const std::vector<int>& Wires::ready() {
@@ -86,7 +101,10 @@ const std::vector<int>& Wires::ready() {
   const int count = ::epoll_wait(poll_.get(), events.data(), events.size(), 0);
   ready_.clear();
   for (int i = 0; i < count; ++i) ready_.push_back(events[static_cast<std::size_t>(i)].data.fd);
-  if (has_several_) look_at_networks();
+  if (has_several_) {
+    look_for_silence();
+    add_unacknowledged();
+  }
   return ready_;
 }
 
@@ -101,6 +119,7 @@ void Wires::update(int rank) {
   }
   line.ended = line.wire->state() != Wire::State::alive;
   if (line.ended) ++ended_;
+  if (line.wire->awaits_acknowledgement()) awaits_acknowledgement_ = true;
   if (has_changed || line.ended || has_several_) watch(rank);
 }
 

@@ -39,6 +39,8 @@ class Wires {
   bool has_output() const noexcept { return outputs_ != 0; }
   // See Wire.
   bool is_acknowledged() const;
+  // Every 20 ms, whatever else happens: answers ranks that have left a network.
+  void look_after();
 
  private:
   struct Line {
@@ -48,7 +50,8 @@ class Wires {
     bool ended = false;
   };
   void watch(int rank);
-  void look_at_networks();
+  void add_unacknowledged();
+  void look_for_silence();
 
   Fd poll_;                  // an epoll
   std::vector<Line> lines_;  // by rank

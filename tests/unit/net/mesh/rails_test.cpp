@@ -213,7 +213,7 @@ TEST(Rails, TellTheEndOfTheLastNetworkOnly) {
   ASSERT_EQ(world.problem(), "");
   ::shutdown(world.end(0).rails().fd(), SHUT_RDWR);
   world.settle();
-  EXPECT_NE(world.problem(), "");
+  EXPECT_EQ(world.problem(), "it ended");
 }
 
 TEST(Rails, GiveTheLastWordsOfARankThatEnded) {
@@ -244,6 +244,39 @@ TEST(Rails, TakeNoHandoverThatDoesNotFit) {
   ::shutdown(end.rails().fd(), SHUT_RDWR);
   end.read(10);
   EXPECT_EQ(end.problem, "it ended");
+}
+
+// The connections of one end to another one that the test plays.
+TEST(Rails, AStrangeHandoverEndsNoOtherNetwork) {
+  std::vector<Pair> pairs;
+  for (int i = 0; i < 3; ++i) pairs.push_back(connected());
+  End end(std::move(pairs[0].first), 0), other(std::move(pairs[0].second), 1);
+  end.rails().add(std::move(pairs[1].first));
+  other.rails().add(std::move(pairs[1].second));
+  end.rails().add(std::move(pairs[2].first));
+  const std::string garbage(32, 'x');
+  ASSERT_EQ(::send(pairs[2].second.get(), garbage.data(), garbage.size(), 0), 32);
+  other.rails().add(std::move(pairs[2].second));
+  end.rails().answer();
+  ::shutdown(end.rails().fd(), SHUT_RDWR);
+  for (int i = 0; i < 100'000 && (end.received != 1000 || other.received != 1000); ++i)
+    for (End* const one : {&end, &other}) {
+      if (one->sent != 1000) one->write(1000 - one->sent);
+      one->read(500);
+    }
+  EXPECT_EQ(end.received, 1000U);
+  EXPECT_EQ(other.received, 1000U);
+  EXPECT_EQ(end.problem + other.problem, "");
+}
+
+// Nobody reads for it.
+TEST(Rails, AnEndThatOnlySendsLearnsThatTheLastNetworkEnded) {
+  Pair first = connected(), second = connected();
+  End end(std::move(first.first), 0);
+  end.rails().add(std::move(second.first));
+  { const RankSocket closed = std::move(first.second), also = std::move(second.second); }
+  for (int i = 0; i < 1000 && end.problem.empty(); ++i) end.write(1000);
+  EXPECT_NE(end.problem, "");
 }
 
 }}  // namespace c10d
