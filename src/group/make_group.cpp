@@ -71,13 +71,13 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
            .message = fmt::format("{} on rank {}: {}", backend_name, context.rank, error.what()),
            .rank = context.rank});
     }
+    if (backend) control->on_tick([looks = backend.get()] { looks->look_after(); });
     // Later than the end of any wait in a backend that began before: that wait then reports which
     // rank is missing.
     const Deadline end = steady_clock::now() + std::max(patience, backend_timeout);
     const auto failure = control->broken() ? control->failure() : control->barrier(end);
     if (failure) throw_failure(*failure);
     control->on_broken([ended = backend.get()] { ended->abort(); });
-    control->on_tick([looks = backend.get()] { looks->look_after(); });
   } catch (...) {
     control->leave();
     unwatch(*control);

@@ -281,6 +281,7 @@ bool Rails::leave(std::string_view why) {
 }
 
 void Rails::go_on_at(std::size_t next, std::string_view why) {
+  std::string reason(why);
   note_acknowledged();
   rails_[at_].received = bytes_here();
   if (const unsigned patience = patience_of(fd()); patience != 0)
@@ -289,7 +290,7 @@ void Rails::go_on_at(std::size_t next, std::string_view why) {
   if (resumed_) left_ = at_;
   at_ = next;
   resumed_ = false;
-  why_left_ = why;
+  why_left_.swap(reason);
   heard_ = last_look_ = {};
   say_handover();
 }
@@ -401,6 +402,14 @@ bool Rails::is_acknowledged() {
   return ::ioctl(fd(), SIOCOUTQ, &waiting) != 0 || waiting == 0;
 }
 
+// Also for who does not read: the kernel has given it up, or the other end, and all is read.
+bool Rails::has_ended(const tcp_info& info) const {
+  if (rails_[at_].is_dead || info.tcpi_state == TCP_CLOSE) return true;
+  int unread = 0;
+  return info.tcpi_state == TCP_CLOSE_WAIT && reading_ == at_ &&
+         ::ioctl(fd(), SIOCINQ, &unread) == 0 && unread == 0;
+}
+
 void Rails::answer() {
   if (!has_several()) return;
   push();
@@ -413,7 +422,12 @@ bool Rails::look(Deadline now) {
   const bool was_away = now > last_look_ + kAway;
   last_look_ = now;
   const tcp_info info = info_of(fd());
-  if (info.tcpi_state == TCP_CLOSE) return leave_dead(0);
+  if (has_ended(info)) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    ::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+    return leave_dead(error);
+  }
   const bool is_quiet = info.tcpi_unacked == 0 && info.tcpi_probes == 0;
   heard_ =
       std::max(heard_, is_quiet || was_away ? now : now - milliseconds(info.tcpi_last_ack_recv));

@@ -19,6 +19,8 @@
 #include "c10d/call.h"
 #include "src/net/mesh/rank_socket.h"
 
+struct tcp_info;
+
 namespace c10d { inline namespace v0 {
 
 // The bytes between two ranks of different hosts, both ways, in order. They go over one TCP
@@ -67,6 +69,7 @@ class Rails {
   void for_each_fd(Visit visit) const {
     for (const Rail& rail : rails_) visit(rail.socket.get());
   }
+  int first_fd() const noexcept { return rails_.front().socket.get(); }
   // Of the network that is used.
   int fd() const noexcept { return rails_[at_].socket.get(); }
   // What to poll for: bytes that come, if `in`, and if `out` room for those to be sent.
@@ -99,6 +102,7 @@ class Rails {
   bool leave(std::string_view why);
   void go_on_at(std::size_t next, std::string_view why);
   std::optional<std::size_t> next_rail() const;
+  bool has_ended(const tcp_info& info) const;
   std::uint64_t bytes_here() const;
   std::uint64_t received_on(std::size_t number) const;
   void say_handover();

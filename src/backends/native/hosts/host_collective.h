@@ -55,10 +55,12 @@ class HostCollective {
       run_alone(op);
       return true;
     }
-    Collective collective(*group_.team(), call_);
-    if (collective.finish(run(collective, op))) return true;
-    failure_ = collective.failure();
-    return false;
+    return use_.without([&] {
+      Collective collective(*group_.team(), call_);
+      if (collective.finish(run(collective, op))) return true;
+      failure_ = collective.failure();
+      return false;
+    });
   }
 
   // Posts a block to or from a rank on another host. Both ends post the blocks between them in one

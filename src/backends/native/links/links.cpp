@@ -207,18 +207,21 @@ void Links::look_for_silence(Waiting& waiting, Deadline now) {
   for (Line* const line : active_)
     if (!line->rails.look(now))
       lose(*line,
-           fmt::format("for {} no answer came to what was sent from {}, the last network of "
-                       "C10D_NET_INTERFACE that was left to it",
-                       std::chrono::duration_cast<std::chrono::milliseconds>(Rails::kSilence),
-                       local_address(line->rails.fd()).host()),
+           fmt::format("the connection from {}, over the last network of C10D_NET_INTERFACE that "
+                       "was left to it, ended, or no answer came for {}",
+                       local_address(line->rails.fd()).host(),
+                       std::chrono::duration_cast<std::chrono::milliseconds>(Rails::kSilence)),
            Code::link_lost, false);
 }
 
 void Links::look_after() {
   if (in_use_.exchange(true, std::memory_order_acquire)) return;
+  struct Given {
+    std::atomic<bool>& in_use;
+    ~Given() { in_use.store(false, std::memory_order_release); }
+  } const given{in_use_};
   for (const auto& line : lines_)
     if (line) line->rails.answer();
-  in_use_.store(false, std::memory_order_release);
 }
 
 void Links::sleep(Deadline deadline) const {
@@ -247,7 +250,8 @@ std::string Links::congestion_control() const {
     if (!line) continue;
     std::array<char, 16> name{};
     socklen_t length = name.size();
-    if (::getsockopt(line->rails.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) == 0)
+    if (::getsockopt(line->rails.first_fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) ==
+        0)
       return name.data();
   }
   return "unknown";

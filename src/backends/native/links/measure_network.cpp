@@ -59,6 +59,7 @@ class Pair {
       if (bytes == kLargest) ++last;
     }
     say(kEnds);
+    finish(true);
     NetworkProfile found;
     found.message_us = std::min(found.message_us, ping / 4);
     found.latency_us = ping / 2 - 2 * found.message_us;
@@ -106,10 +107,10 @@ class Pair {
     finish();
   }
 
-  void finish() {
+  void finish(bool settles = false) {
     const auto is_through = [&] {
       if (WaitLook::due()) throw_failure(WaitLook::failure());
-      return links_.idle();
+      return settles ? links_.settled() : links_.idle();
     };
     switch (links_.await(policy_, *context_.control, deadline_, is_through)) {
       case Links::End::ready:

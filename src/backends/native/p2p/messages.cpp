@@ -429,8 +429,8 @@ void Messages::fail_if_broken() {
 }
 
 void Messages::look_after() {
-  if (wires_.empty()) return;
-  MutexLock lock(mutex_);
+  if (wires_.empty() || !mutex_.try_lock()) return;  // who has it looks, too
+  MutexLock lock(mutex_, std::adopt_lock);
   engine_.look_after_wires();
 }
 

@@ -81,8 +81,8 @@ bool Wire::is_acknowledged() {
 }
 
 void Wire::look_for_silence(Deadline now) {
-  if (state_ == State::alive && !rails_.is_acknowledged() && !rails_.look(now))
-    end(State::lost, "no answer came over any network");
+  if (state_ == State::alive && !rails_.look(now))
+    end(State::lost, "every network to it ended, or gave no answer");
 }
 
 bool Wire::finish_acknowledged() {
