@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -45,33 +44,6 @@ int count_here(const std::vector<Member>& members) {
       std::ranges::count_if(members, [](const Member& member) { return member.same_host; }));
 }
 
-Mesh::Options mesh_options(const ControlOptions& options, std::vector<int> neighbours,
-                           std::string role, std::string address) {
-  return {.rank = options.rank,
-          .neighbours = std::move(neighbours),
-          .role = std::move(role),
-          .group = options.group,
-          .token = secret_of(*options.store, options.token, options.deadline),
-          .address = std::move(address),
-          .has_more_networks = options.outlives_networks && chosen_networks().size() > 1};
-}
-
-// Where a rank listens: on its first network, and on the others if it has several.
-std::string listed(const Mesh& first, const std::vector<std::unique_ptr<Mesh>>& others) {
-  std::string all = first.address();
-  for (const auto& other : others) all += " " + other->address();
-  return all;
-}
-
-// Empty: there are not so many.
-std::string word_of(const std::string& text, std::size_t number) {
-  std::istringstream words(text);
-  std::string word;
-  for (std::size_t i = 0; i <= number; ++i)
-    if (!(words >> word)) return {};
-  return word;
-}
-
 Failure about(const std::vector<Member>& members, Failure failure) {
   if (failure.rank < 0 || failure.rank >= std::ssize(members) || !failure.host.empty())
     return failure;
@@ -89,8 +61,13 @@ MeshControl::MeshControl(const ControlOptions& options)
       policy_(wait_policy(count_here(options.members), allowed_cpus())),
       grid_(hosts_of(options.members)),
       neighbours_(grid_.neighbours_of(options.rank)),
-      mesh_(
-          mesh_options(options, neighbours_, "mesh", own_address(*options.store, options.members))),
+      mesh_({.rank = options.rank,
+             .neighbours = neighbours_,
+             .role = "mesh",
+             .group = options.group,
+             .token = secret_of(*options.store, options.token, options.deadline),
+             .address = own_address(*options.store, options.members),
+             .has_more_networks = options.outlives_networks && chosen_networks().size() > 1}),
       rows_({.store = store_,
              .own = own_,
              .rank = rank_,
@@ -105,11 +82,14 @@ MeshControl::MeshControl(const ControlOptions& options)
       ended_peers_(static_cast<std::size_t>(size_)),
       own_links_(static_cast<std::size_t>(size_)) {
   for (const int neighbour : neighbours_) own_links_[static_cast<std::size_t>(neighbour)] = true;
-  if (!options.outlives_networks) return;
+  if (!mesh_.options().has_more_networks) return;
   const std::vector<Network> networks = chosen_networks();
-  for (std::size_t i = 1; i < networks.size(); ++i)
-    more_networks_.push_back(std::make_unique<Mesh>(
-        mesh_options(options, neighbours_, fmt::format("mesh-{}", i), networks[i].address)));
+  for (std::size_t i = 1; i < networks.size(); ++i) {
+    Mesh::Options other = mesh_.options();
+    other.role += fmt::format("-{}", i);
+    other.address = networks[i].address;
+    more_networks_.emplace_back(other);
+  }
 }
 
 std::vector<std::string> MeshControl::keys_of(std::string_view what) const {
@@ -124,7 +104,9 @@ void MeshControl::join(const ControlOptions& options, GroupFormation& formation)
   own_.presence.store(Presence::joined, std::memory_order_release);
   const std::vector<std::string> addresses = keys_of("mesh"), beats = keys_of("beat");
   const auto own = static_cast<std::size_t>(rank_);
-  store_->set(addresses[own], listed(mesh_, more_networks_), patience_until(options.deadline));
+  std::string listens = mesh_.address();
+  if (!more_networks_.empty()) listens += " " + addresses_of(more_networks_);
+  store_->set(addresses[own], listens, patience_until(options.deadline));
   store_->set(beats[own], kBeat, patience_until(options.deadline));
   formation.await(beats);
   std::vector<std::string> keys;
@@ -137,7 +119,8 @@ void MeshControl::join(const ControlOptions& options, GroupFormation& formation)
     mesh.connect(
         [&](int rank) {
           const auto at = std::ranges::find(neighbours_, rank) - neighbours_.begin();
-          return word_of(said[static_cast<std::size_t>(at)], network);
+          const std::vector<std::string> theirs = words_of(said[static_cast<std::size_t>(at)]);
+          return network < theirs.size() ? theirs[network] : std::string();
         },
         [&] {
           if (const auto cause = formation.failure()) throw_failure(*cause);
@@ -147,8 +130,8 @@ void MeshControl::join(const ControlOptions& options, GroupFormation& formation)
   try {
     connect(mesh_, 0);
     for (std::size_t i = 0; i < more_networks_.size(); ++i) {
-      connect(*more_networks_[i], i + 1);
-      mesh_.add(more_networks_[i]->take_connections());
+      connect(more_networks_[i], i + 1);
+      mesh_.add(more_networks_[i].take_connections());
     }
     more_networks_.clear();
   } catch (const DistError& error) {

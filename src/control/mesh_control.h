@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -144,7 +145,7 @@ class MeshControl final : public ControlPlane {
   const RankGrid grid_;
   const std::vector<int> neighbours_;
   Mesh mesh_;
-  std::vector<std::unique_ptr<Mesh>> more_networks_;  // until this rank has joined
+  std::deque<Mesh> more_networks_;  // until this rank has joined
   CallRows rows_;
   Mutex news_mutex_;  // what came first is taken first; locked before gates_mutex_
   Mutex gates_mutex_;

@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -459,6 +461,17 @@ void Mesh::wait(Deadline deadline) {
   }
   // The descriptors stay as long as this object.
   ::poll(entries.data(), entries.size(), poll_timeout(deadline));
+}
+
+std::string addresses_of(const std::deque<Mesh>& meshes) {
+  std::string all;
+  for (const Mesh& mesh : meshes) all += (all.empty() ? "" : " ") + mesh.address();
+  return all;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 }}  // namespace c10d::v0

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,6 +39,7 @@ class Mesh {
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
+  const Options& options() const noexcept { return options_; }
   // Where the neighbours call this rank: "tcp://10.0.0.1:40123".
   const std::string& address() const noexcept { return listening_; }
   // Calls the neighbours of higher number, and is called by the others. Returns when all links are
@@ -109,5 +111,9 @@ class Mesh {
   std::vector<std::unique_ptr<Line>> lines_ C10D_GUARDED_BY(mutex_);  // by number of the neighbour
   std::vector<Message> early_ C10D_GUARDED_BY(mutex_);  // that came while other links were made
 };
+
+// Where each of them listens, as one text, and its words.
+std::string addresses_of(const std::deque<Mesh>& meshes);
+std::vector<std::string> words_of(const std::string& text);
 
 }}  // namespace c10d::v0

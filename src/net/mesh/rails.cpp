@@ -201,11 +201,8 @@ std::optional<ssize_t> Rails::receive_left(std::span<const iovec> pieces) {
   while (reading_ < at_) {
     push();
     search(true);
-    const std::size_t next = next_open(reading_);
-    const bool is_known = next != reading_;
-    const std::uint64_t end = is_known ? rails_[next].first_in : rails_[reading_].received;
-    if (read_ < end) return receive_until(end, pieces);
-    if (is_known)
+    if (read_ < end_of_left()) return receive_until(end_of_left(), pieces);
+    if (const std::size_t next = next_open(reading_); next != reading_)
       reading_ = next;
     else if (!rails_[at_].is_dead)
       return would_block();
@@ -243,6 +240,12 @@ std::size_t Rails::next_open(std::size_t number) const noexcept {
   for (std::size_t i = number + 1; i <= at_; ++i)
     if (rails_[i].is_open()) return i;
   return number;
+}
+
+// How many bytes come up to the end of the network that is read, which was left.
+std::uint64_t Rails::end_of_left() const noexcept {
+  const std::size_t next = next_open(reading_);
+  return next != reading_ ? rails_[next].first_in : rails_[reading_].received;
 }
 
 // Of the network that is used, in the kernel, too; what comes after this does not count.
@@ -480,11 +483,7 @@ void Rails::add_polled(std::vector<pollfd>& entries, bool in, bool out) const {
   };
   const int input = in ? POLLIN : 0;
   if (!has_several()) return add(0, input | (out ? POLLOUT : 0));
-  if (reading_ < at_) {
-    const std::size_t next = next_open(reading_);
-    if (read_ < (next != reading_ ? rails_[next].first_in : rails_[reading_].received))
-      add(reading_, input);
-  }
+  if (reading_ < at_ && read_ < end_of_left()) add(reading_, input);
   const bool waits = rails_[at_].out_left != 0 || (resumed_ && (out || sent_ != written_));
   if (!rails_[at_].is_dead)
     add(at_, (rails_[at_].is_open() ? input : POLLIN) | (waits ? POLLOUT : 0));

@@ -113,6 +113,7 @@ class Rails {
   void obey(std::size_t number);
   void resume(std::uint64_t from);
   std::size_t next_open(std::size_t number) const noexcept;
+  std::uint64_t end_of_left() const noexcept;
   std::optional<ssize_t> receive_left(std::span<const iovec> pieces);
   ssize_t receive_until(std::uint64_t end, std::span<const iovec> pieces);
   static std::string why_ended(const Rail& rail);

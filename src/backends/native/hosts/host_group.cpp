@@ -9,8 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <iterator>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,17 +92,6 @@ std::size_t place_of(const BackendContext& context) {
   return static_cast<std::size_t>(std::ranges::count_if(context.members, [&](const Member& member) {
     return member.same_host && member.rank < context.rank;
   }));
-}
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream words(text);
-  return {std::istream_iterator<std::string>(words), {}};
-}
-
-std::string addresses_of(const std::deque<Mesh>& meshes) {
-  std::string all;
-  for (const Mesh& mesh : meshes) all += (all.empty() ? "" : " ") + mesh.address();
-  return all;
 }
 
 // Every rank sees what all others have, and so all find the same difference.
