@@ -7,6 +7,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -74,7 +76,7 @@ class StackPool {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (base == MAP_FAILED || mprotect(base, page_bytes(), PROT_NONE) != 0)
       throw_failure({.code = Code::out_of_resources,
-                     .message = fmt::format("no stack of {} bytes for an async op: {}", kStackBytes,
+                     .message = fmt::format("no memory for a stack of {} bytes: {}", kStackBytes,
                                             error_text(errno))});
     return {static_cast<std::byte*>(base)};
   }
@@ -108,7 +110,7 @@ struct Fiber::State {
   Stack stack;
   ucontext_t own{};
   ucontext_t resumer{};
-  bool started = false;
+  bool takes_turns = false;
   Poll last = Poll::busy;
 #if defined(C10D_ASAN_FIBERS)
   void* own_fake_stack = nullptr;
@@ -174,11 +176,16 @@ void Fiber::State::entry(unsigned high, unsigned low) {
   state->leave(Poll::done);
 }
 
-Fiber::Fiber(std::function<void()> body) : state_(std::make_unique<State>()) {
+Fiber::Fiber(std::function<void()> body, bool takes_turns) : state_(std::make_unique<State>()) {
+  state_->takes_turns = takes_turns;
   state_->body = std::move(body);
   state_->stack = stack_pool().take();
   getcontext(&state_->own);
-  sigfillset(&state_->own.uc_sigmask);  // as in every thread of the library, see start_thread()
+  // As in every thread of the library, see start_thread(). But for faults: the thread may be one of
+  // the program's, which handles them.
+  sigfillset(&state_->own.uc_sigmask);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP})
+    sigdelset(&state_->own.uc_sigmask, fault);
   state_->own.uc_stack.ss_sp = state_->stack.usable();
   state_->own.uc_stack.ss_size = kStackBytes;
   const auto address = reinterpret_cast<std::uintptr_t>(state_.get());
@@ -206,10 +213,33 @@ Poll Fiber::resume() {
 
 bool Fiber::running() noexcept { return State::current != nullptr; }
 
+bool Fiber::takes_turns() noexcept { return running() && State::current->takes_turns; }
+
 void Fiber::yield(Poll seen) { State::current->leave(seen); }
 
 void run_fiber(std::function<void()> body) {
   add_progress([fiber = std::make_shared<Fiber>(std::move(body))] { return fiber->resume(); });
+}
+
+void run_in_turns(std::function<void()> first, std::function<void()> second,
+                  const std::function<void(int rests)>& rest) {
+  std::array<Fiber, 2> fibers{Fiber(std::move(first), true), Fiber(std::move(second), true)};
+  std::array seen{Poll::busy, Poll::busy};
+  const auto is_done = [](Poll poll) { return poll == Poll::done; };
+  for (int rests = 0; !std::ranges::all_of(seen, is_done);) {
+    bool moved = false;
+    for (std::size_t i = 0; i < fibers.size(); ++i) {
+      if (is_done(seen[i])) continue;
+      seen[i] = fibers[i].resume();
+      moved |= seen[i] != Poll::idle;
+    }
+    if (!moved) {
+      rest(rests++);
+      continue;
+    }
+    rests = 0;
+    if (Fiber::running()) Fiber::yield(Poll::busy);  // to what else its thread has to do
+  }
 }
 
 }}  // namespace c10d::v0

@@ -14,7 +14,8 @@ namespace c10d { inline namespace v0 {
 // before it is destroyed.
 class Fiber {
  public:
-  explicit Fiber(std::function<void()> body);
+  // `takes_turns`: with others, for whose sake it polls but for a moment before it yields.
+  explicit Fiber(std::function<void()> body, bool takes_turns = false);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
@@ -24,6 +25,8 @@ class Fiber {
 
   // Whether the caller runs in a fiber.
   static bool running() noexcept;
+  // Whether it takes turns.
+  static bool takes_turns() noexcept;
   // Gives control back to resume() of the running fiber.
   static void yield(Poll seen);
 
@@ -34,5 +37,11 @@ class Fiber {
 
 // Hands a fiber with this body to the progress thread.
 void run_fiber(std::function<void()> body);
+
+// Runs both bodies on this thread, in fibers that take turns, until both have ended. Whoever makes
+// the other one's wait end yields `busy` after that. Where neither has anything to do it calls
+// `rest`, with how often it did since one of them had. A body or `rest` must not throw.
+void run_in_turns(std::function<void()> first, std::function<void()> second,
+                  const std::function<void(int rests)>& rest);
 
 }}  // namespace c10d::v0

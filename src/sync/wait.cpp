@@ -114,7 +114,8 @@ void SpinBudget::spun_in_vain() noexcept {
 WaitResult wait_slowly(const WaitContext& context, Doorbell& doorbell, bool (*ready)(void*),
                        void* state) {
   const bool in_fiber = Fiber::running();
-  const int its_polls = in_fiber ? WaitPolicy::kFiberPolls : WaitPolicy::kFirstPolls;
+  const int its_polls =
+      in_fiber && !Fiber::takes_turns() ? WaitPolicy::kFiberPolls : WaitPolicy::kFirstPolls;
   const int first_polls = context.policy.spins() ? its_polls : 0;
   for (int i = WaitPolicy::kInlinePolls; i < first_polls; ++i) {
     context.policy.pause();

@@ -50,8 +50,9 @@ inline void fetch_for_writing(const void* first, std::size_t bytes = 1) noexcept
 // the CPU: loads without a gap hold up the very line that they wait for (docs/internals/flags.md).
 struct WaitPolicy {
   static constexpr int kFirstPolls = 64;  // of a thread that spins, before it rings its doorbell
-  // The same in a fiber, 40 us, although others of its thread wait meanwhile: beside a thread that
-  // computes a nap and what wakes from it take longer than the peer's next piece.
+  // The same in a fiber that takes no turns, 40 us, although others of its thread wait meanwhile:
+  // beside a thread that computes a nap and what wakes from it take longer than the peer's next
+  // piece.
   static constexpr int kFiberPolls = 1024;
   static constexpr int kInlinePolls = 4;  // the first of either, without a call
   int polls = 0;

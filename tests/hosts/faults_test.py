@@ -44,7 +44,7 @@ class Job(test_bed.TwoHosts):
                        RANK=str(rank), WORLD_SIZE=str(self.size), LOCAL_RANK=str(rank % 2),
                        LOCAL_WORLD_SIZE="2", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
                        C10D_TOKEN_FILE=str(self.token), C10D_BACKEND=BACKEND,
-                       C10D_TIMEOUT="60")
+                       C10D_TIMEOUT="60", C10D_NATIVE_HOSTS_PLAN="overlap")
             for rank in range(self.size)]
         self.pids = [int(self.await_text(f"ready-{rank}")) for rank in range(self.size)]
 

@@ -26,6 +26,11 @@ class Native(test_bed.RanksByHand):
             print(f"{per_host}: {sent / MUCH:.4f} of the bytes")
             self.assertLess(sent, 1.03 * MUCH)
 
+    def test_large_ops_overlap(self):
+        for per_host in ((2, 2), (3, 1), (2, 3)):
+            self.end_well(self.start_ranks(PROGRAMS, "large ops", *per_host,
+                                           C10D_NATIVE_HOSTS_PLAN="overlap"))
+
     def test_one_direction_may_be_slow(self):
         self.namespaces[1].do("tc", "qdisc", "add", "dev", "cable", "root", "tbf", "rate",
                               "20mbit", "burst", "32kb", "limit", "60kb")
@@ -56,7 +61,8 @@ class Native(test_bed.RanksByHand):
 
     def test_a_rank_that_is_stopped_for_good_is_named_at_the_deadline(self):
         for victim, per_host in ((0, (2, 2)), (3, (2, 2)), (1, (1, 2))):
-            ranks = self.start_ranks(PROGRAMS, "large", *per_host, C10D_TIMEOUT="3")
+            ranks = self.start_ranks(PROGRAMS, "large", *per_host, C10D_TIMEOUT="3",
+                                     C10D_NATIVE_HOSTS_PLAN="overlap")
             for rank in range(len(ranks)):
                 self.await_file(f"ready-{rank}", ranks)
             pid = int((self.folder / f"ready-{victim}").read_text())

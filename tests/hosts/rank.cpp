@@ -25,6 +25,7 @@
 #include "c10d/process_group.h"
 #include "c10d/store.h"
 #include "tests/contract/forwarding_store.h"
+#include "tests/hosts/large_ops.h"
 
 namespace {
 
@@ -205,6 +206,8 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
     reduce(group, kMuch);
     std::vector<float> data(kMuch, 1);
     group.broadcast(data, 0);
+  } else if (what == "large ops") {
+    hosts::check_large_ops(group);
   } else if (what == "mismatch") {  // ranks of the second host make another call
     std::vector<std::int64_t> data(group.rank() * 2 < group.size() ? 4 : 5);
     group.all_reduce(data);

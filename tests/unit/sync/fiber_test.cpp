@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -119,6 +120,84 @@ TEST(Fiber, DropsWhatItsBodyHeldWhenItEnds) {
   EXPECT_FALSE(watched.expired());
   fiber.resume();
   EXPECT_TRUE(watched.expired());
+}
+
+TEST(Fiber, KnowsWhetherItTakesTurns) {
+  EXPECT_FALSE(Fiber::takes_turns());
+  for (const bool takes_turns : {false, true}) {
+    std::optional<bool> known;
+    Fiber fiber([&] { known = Fiber::takes_turns(); }, takes_turns);
+    fiber.resume();
+    EXPECT_EQ(known, takes_turns);
+  }
+}
+
+TEST(RunInTurns, EachGoesOnUntilItWaits) {
+  std::string order;
+  const auto body = [&](char name) {
+    return [&order, name] {
+      for (int i = 0; i < 3; ++i) {
+        order += name;
+        Fiber::yield(Poll::busy);
+      }
+    };
+  };
+  run_in_turns(body('a'), body('b'), [](int) { ADD_FAILURE() << "one of them was busy"; });
+  EXPECT_EQ(order, "ababab");
+}
+
+TEST(RunInTurns, EachMayWaitForTheOther) {
+  int given = 0, taken = 0;
+  const auto until = [](const int& count, int wanted) {
+    while (count < wanted) Fiber::yield(Poll::idle);
+  };
+  run_in_turns(
+      [&] {
+        for (; given < 5; Fiber::yield(Poll::busy)) until(taken, given++);
+      },
+      [&] {
+        for (; taken < 5; Fiber::yield(Poll::busy)) until(given, ++taken);
+      },
+      [](int) { ADD_FAILURE() << "nobody waits for anything but the other"; });
+  EXPECT_EQ(taken, 5);
+}
+
+TEST(RunInTurns, RestsWhileBothWait) {
+  int left = 3;
+  std::vector<int> rests;
+  const auto body = [&] {
+    while (left > 0) Fiber::yield(Poll::idle);
+  };
+  run_in_turns(body, body, [&](int times) {
+    rests.push_back(times);
+    --left;
+  });
+  EXPECT_EQ(rests, (std::vector{0, 1, 2}));
+}
+
+TEST(RunInTurns, GoesOnWithOneWhenTheOtherHasEnded) {
+  int turns = 0, rests = 0;
+  run_in_turns([] {},
+               [&] {
+                 for (; turns < 4; ++turns) Fiber::yield(Poll::idle);
+               },
+               [&](int) { ++rests; });
+  EXPECT_EQ(turns, 4);
+  EXPECT_EQ(rests, 3) << "not in the round in which the first one ended";
+}
+
+TEST(RunInTurns, InAFiberLetsOthersOfTheThreadRun) {
+  std::vector<Poll> seen;
+  Fiber outer([] {
+    const auto body = [] {
+      for (int i = 0; i < 2; ++i) Fiber::yield(Poll::busy);
+    };
+    run_in_turns(body, body, [](int) { Fiber::yield(Poll::idle); });
+  });
+  do {
+    seen.push_back(outer.resume());
+  } while (seen.back() != Poll::done);
+  EXPECT_EQ(seen, (std::vector{Poll::busy, Poll::busy, Poll::busy, Poll::done}));
 }
 
 TEST(Fiber, RunsOnTheProgressThread) {

@@ -11,11 +11,12 @@
 #include "src/backends/common/failures.h"
 #include "src/backends/native/memory/cma.h"
 #include "src/net/socket.h"
+#include "src/sync/fiber.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-// Between checks of the group.
+// Between checks of the group, and turns of other fibers.
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
 // For evidence of why a peer's memory cannot be read. Its process ends thread by thread: between
@@ -46,6 +47,7 @@ bool DirectAccess::read(int peer, Side side, std::size_t offset, std::byte* to, 
     const int error =
         read_process(pid, base + offset + done, to + done, std::min(kReadBytes, bytes - done));
     if (error != 0) return read_failed(peer, error);
+    if (done + kReadBytes < bytes && Fiber::running()) Fiber::yield(Poll::busy);
   }
   return true;
 }

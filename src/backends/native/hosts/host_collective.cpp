@@ -8,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <new>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -16,7 +17,7 @@
 #include "src/backends/native/hosts/enter.h"
 #include "src/backends/native/hosts/small.h"
 #include "src/base/members.h"
-#include "src/sync/fiber.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -24,17 +25,25 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLeastLossPatience{300};  // past the deadline of the op
+// Of a rank for which nobody rings.
+constexpr std::chrono::microseconds kShortestNap{20}, kLongestNap{500};
+constexpr int kNapPart = 16;  // of the time that it has waited
 
-// Why a connection ended, if that is known soon: a rank that died, say.
-std::shared_ptr<const Failure> cause_of(Control& control, Failure otherwise, Deadline deadline) {
-  const auto now = steady_clock::now();
-  Duration patience =
-      std::clamp<Duration>(deadline - now, kLeastLossPatience, Links::kLossPatience);
-  if (Fiber::running()) {
-    while (!control.broken() && steady_clock::now() < now + patience) Fiber::yield(Poll::idle);
-    patience = {};
+// Of the exception that is being handled.
+std::shared_ptr<const Failure> failure_of_exception(HostGroup& group, const Call& call) noexcept {
+  const auto fail = [&](Code code, std::string why) {
+    return group.control().fail(
+        failure_in(group.context(), call, code, std::move(why), group.context().rank));
+  };
+  try {
+    throw;
+  } catch (const DistError& error) {
+    return fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_resources, "no memory for what the op needs beside its buffers");
+  } catch (const std::exception& error) {
+    return fail(Code::backend_error, error.what());
   }
-  return control.resolve_cause(std::move(otherwise), patience);
 }
 
 }  // namespace
@@ -47,10 +56,100 @@ bool HostCollective::enter() {
   return !failure_;
 }
 
+bool HostCollective::overlap(std::size_t bytes, const Step& between, const Step& inside) {
+  if (!enter()) return false;
+  return is_alone() || !worth_overlap(bytes) ? between() && inside() : take_turns(between, inside);
+}
+
+bool HostCollective::take_turns(const Step& between, const Step& inside) {
+  bool between_ok = false, inside_ok = false;
+  const auto body = [this](const Step& step, bool& ok) {
+    return [this, &step, &ok] {
+      try {
+        ok = step();
+      } catch (...) {
+        fail(failure_of_exception(group_, call_));
+      }
+      gave_up_ |= !ok;
+    };
+  };
+  in_turns_ = true;
+  Deadline since;
+  run_in_turns(body(between, between_ok), body(inside, inside_ok),
+               [&](int rests) { rest(rests, since); });
+  in_turns_ = false;
+  return between_ok && inside_ok;
+}
+
+bool HostCollective::run_parts(std::size_t parts, const Pipeline& pipeline) {
+  if (!overlaps(parts) || is_alone()) {
+    for (std::size_t part = 0; part < parts; ++part) {
+      if (part != 0) scratch(part).reset();
+      if (!pipeline.before(part) || !pipeline.between(part) || !pipeline.after(part)) return false;
+    }
+    return true;
+  }
+  std::size_t prepared = 0, exchanged = 0;
+  const auto inside = [&] {
+    for (std::size_t part = 0; part <= parts; ++part) {
+      if (part < parts) {
+        scratch(part).reset();
+        if (!pipeline.before(part)) return false;
+        ++prepared;
+        give_turn();
+      }
+      if (part == 0) continue;
+      if (!await_other([&] { return exchanged >= part; }) || !pipeline.after(part - 1))
+        return false;
+    }
+    return true;
+  };
+  const auto between = [&] {
+    while (exchanged < parts) {
+      if (!await_other([&] { return prepared > exchanged; }) || !pipeline.between(exchanged))
+        return false;
+      ++exchanged;
+      give_turn();
+    }
+    return true;
+  };
+  return enter() && take_turns(between, inside);
+}
+
+// Blocks and stages wait, since then.
+void HostCollective::rest(int rests, Deadline& since) {
+  if (Fiber::running()) return use_.without([] { Fiber::yield(Poll::idle); });
+  const auto now = steady_clock::now();
+  if (rests == 0) since = now;
+  const WaitPolicy& policy = group_.team()->policy();
+  if (policy.spins() ? now < since + kShortestNap : rests < policy.yields)
+    return use_.without([&] { policy.spins() ? policy.pause() : std::this_thread::yield(); });
+  // Nothing but the time wakes it for a rank of its host.
+  const auto nap = std::clamp<Duration>((now - since) / kNapPart, kShortestNap, kLongestNap);
+  std::vector<pollfd>& polled = group_.links().polled();
+  use_.without([&] {
+    WaitLook::due();
+    Links::sleep(polled, nap);
+  });
+}
+
+// Why a connection ended, if that is known soon: a rank that died, say.
+std::shared_ptr<const Failure> HostCollective::cause_of(Failure otherwise) const {
+  Control& control = group_.control();
+  const auto now = steady_clock::now();
+  Duration patience =
+      std::clamp<Duration>(call_.deadline - now, kLeastLossPatience, Links::kLossPatience);
+  if (is_async_) {
+    while (!control.broken() && steady_clock::now() < now + patience) Fiber::yield(Poll::idle);
+    patience = {};
+  }
+  return control.resolve_cause(std::move(otherwise), patience);
+}
+
 bool HostCollective::give_up(Links::End end) {
   Control& control = group_.control();
   if (end == Links::End::broken) {
-    failure_ = control.failure();
+    fail(control.failure());
   } else if (end == Links::End::timed_out) {
     // The rank that is waited for may itself wait, for one that its host knows to be stopped.
     const std::vector<Member>& members = group_.context().members;
@@ -59,12 +158,11 @@ bool HostCollective::give_up(Links::End end) {
         call_, fmt::format("waiting for blocks of data to or from {}", names_of(members, awaited)));
     if (failure.rank < 0 && !awaited.empty())
       failure = caused_by(members[static_cast<std::size_t>(awaited.front())], std::move(failure));
-    failure_ = cause_of(control, std::move(failure), call_.deadline);
+    fail(cause_of(std::move(failure)));
   } else {
     Failure failure = in_call(call_, group_.links().failure_of_loss(group_.context()));
-    failure_ = group_.links().loss_is_reason()
-                   ? control.fail(std::move(failure))
-                   : cause_of(control, std::move(failure), call_.deadline);
+    fail(group_.links().loss_is_reason() ? control.fail(std::move(failure))
+                                         : cause_of(std::move(failure)));
   }
   return false;
 }
@@ -84,15 +182,10 @@ std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexc
             return run(collective, op) && collective.enter() && collective.settle();
         },
         call.op);
-    group.scratch().reset();
+    group.reset_scratch();
     return ok ? nullptr : collective.failure();
-  } catch (const std::bad_alloc&) {
-    return group.control().fail(failure_in(group.context(), call, Code::out_of_resources,
-                                           "no memory for what the op needs beside its buffers",
-                                           group.context().rank));
-  } catch (const std::exception& error) {
-    return group.control().fail(
-        failure_in(group.context(), call, Code::backend_error, error.what(), group.context().rank));
+  } catch (...) {
+    return failure_of_exception(group, call);
   }
 }
 

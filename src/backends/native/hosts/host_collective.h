@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "src/backends/common/single_rank.h"
 #include "src/backends/native/collectives/collectives.h"
 #include "src/backends/native/hosts/host_group.h"
 #include "src/backends/native/hosts/schedule.h"
+#include "src/sync/fiber.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 
@@ -20,9 +23,9 @@ namespace c10d { inline namespace v0 { namespace native {
 // send before that is on its way meanwhile. Nothing is received before: if ranks made different
 // calls, that is the error.
 //
-// It goes in stages: an op among the ranks of each host, or blocks between hosts. No rank begins a
-// stage in its host before all blocks that it has posted are through: so ranks that wait for each
-// other in there keep nobody on another host waiting.
+// It goes in stages: an op among the ranks of each host, or blocks between hosts. A rank begins a
+// stage in its host when all blocks that it has posted are through, or moves them beside it
+// (overlap): so ranks that wait for each other in there keep nobody on another host waiting.
 class HostCollective {
  public:
   HostCollective(HostGroup& group, const Call& call) noexcept
@@ -41,10 +44,8 @@ class HostCollective {
   // Once all ranks have. The second time it does nothing.
   bool enter();
 
-  // Memory until the end of the op.
-  std::byte* scratch(std::size_t bytes) { return group_.scratch().take(bytes); }
-  void release_scratch() { group_.scratch().reset(); }  // before that
-  std::byte* scratch(std::size_t count, DType dtype) { return scratch(count * size_of(dtype)); }
+  // Memory until the end of the op, or of the part of it: see run_parts().
+  Scratch& scratch(std::size_t part = 0) noexcept { return group_.scratch(part); }
 
   // An op among the ranks of this host, of which all run it. Ranks, roots and counts in it are by
   // place.
@@ -55,13 +56,47 @@ class HostCollective {
       run_alone(op);
       return true;
     }
-    return use_.without([&] {
+    const auto run_here = [&] {
       Collective collective(*group_.team(), call_);
-      if (collective.finish(run(collective, op))) return true;
-      failure_ = collective.failure();
-      return false;
-    });
+      return collective.finish(run(collective, op)) || fail(collective.failure());
+    };
+    return in_turns_ ? run_here() : use_.without(run_here);
   }
+
+  // Blocks between hosts, and beside them stages in this host, of an op that moves so many bytes:
+  // while the one waits, the other goes on. Few bytes are not worth the turns: there the stages
+  // follow the blocks.
+  using Step = std::function<bool()>;
+  bool overlap(std::size_t bytes, const Step& between, const Step& inside);
+  static constexpr std::size_t kWorthTurns = std::size_t{2} << 20;
+  // The same on all ranks, as is overlaps().
+  bool worth_overlap(std::size_t bytes) const noexcept {
+    return plan().overlaps() && placement().most_ranks() > 1 && bytes >= kWorthTurns;
+  }
+  // Whether so many parts of an op overlap.
+  bool overlaps(std::size_t parts) const noexcept {
+    constexpr std::size_t kLeast = 4;
+    return plan().overlaps() && parts >= kLeast;
+  }
+  // In one of the two: waits for the other one. False: that has failed.
+  template <class Ready>
+  bool await_other(Ready ready) const {
+    for (; !ready(); Fiber::yield(Poll::idle))
+      if (gave_up_) return false;
+    return true;
+  }
+  // After what the other one waits for.
+  void give_turn() const {
+    if (in_turns_) Fiber::yield(Poll::busy);
+  }
+
+  // What is done with each part of the data of an op, one part after the other: stages in this
+  // host, blocks between hosts, stages. The blocks of one part are under way beside the stages of
+  // the next one, and of the one before. scratch(part) lasts as long as that part.
+  struct Pipeline {
+    std::function<bool(std::size_t part)> before, between, after;
+  };
+  bool run_parts(std::size_t parts, const Pipeline& pipeline);
 
   // Posts a block to or from a rank on another host. Both ends post the blocks between them in one
   // order. Their memory stays until they are through.
@@ -127,12 +162,21 @@ class HostCollective {
         group_.links().await(group_.team()->policy(), group_.control(), call_.deadline, ready);
     return end == Links::End::ready || give_up(end);
   }
+  bool take_turns(const Step& between, const Step& inside);
   bool give_up(Links::End end);
+  std::shared_ptr<const Failure> cause_of(Failure otherwise) const;
+  bool fail(std::shared_ptr<const Failure> failure) noexcept {
+    if (!failure_) failure_ = std::move(failure);
+    return false;
+  }
+  void rest(int rests, Deadline& since);
 
   HostGroup& group_;
   const Call& call_;
   Links::Use use_;
   bool entered_ = false;
+  const bool is_async_ = Fiber::running();
+  bool in_turns_ = false, gave_up_ = false;  // blocks and stages; one of the two
   std::shared_ptr<const Failure> failure_;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +19,9 @@
 #include "src/net/mesh/mesh.h"
 
 namespace c10d { inline namespace v0 { namespace native {
+
+// Of an op: while one is between hosts, ranks of a host have the next one, or the one before.
+constexpr std::size_t kPartsUnderWay = 2;
 
 // One rank's view of a group over several hosts: a team of the ranks on its host, and connections
 // to all ranks on the others. An op that runs holds a reference.
@@ -35,7 +40,11 @@ class HostGroup {
   // Only by the collective that runs: one at a time in a group.
   Links& links() noexcept { return links_; }
   const Links& links() const noexcept { return links_; }
-  Scratch& scratch() noexcept { return scratch_; }
+  // Of parts of an op that follow one another.
+  Scratch& scratch(std::size_t part = 0) noexcept { return scratch_[part % kPartsUnderWay]; }
+  void reset_scratch() {
+    for (Scratch& scratch : scratch_) scratch.reset();
+  }
 
   // For Messages; once.
   Routes take_routes();
@@ -61,11 +70,11 @@ class HostGroup {
   const std::shared_ptr<Team> team_;
   Links links_;
   const HostPlan plan_;
-  Scratch scratch_;
+  std::array<Scratch, kPartsUnderWay> scratch_;
 };
 
-// "2 hosts, 4 lanes over TCP from 10.0.0.1 (cubic), 21 us and 1.17 GB/s to the next host", and what
-// that means for sums of floats.
+// "2 hosts, 4 lanes over TCP from 10.0.0.1 (cubic), 21 us and 1.17 GB/s to the next host, stages
+// overlap", and what the placement means for sums of floats.
 std::string describe(const HostGroup& group);
 
 }}}  // namespace c10d::v0::native

@@ -14,6 +14,10 @@ namespace {
 constexpr std::array<std::string_view, kHostAlgorithms> kHostAlgorithmNames = {
     "one_shot", "two_shot", "dissemination", "halving", "binomial"};
 
+constexpr std::string_view kOverlap = "overlap", kNoOverlap = "no_overlap";
+// A rank that is busy for longer has no time for stages meanwhile: docs/internals/hosts.md.
+constexpr double kMostBusy = 0.45;
+
 // What a rank gathers of a reduction, to reduce it by itself.
 constexpr std::size_t kMostGathered = std::size_t{64} << 20;
 
@@ -180,8 +184,12 @@ HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) 
 
 HostPlan::HostPlan(const NetworkProfile& network, std::string forced,
                    std::vector<std::string>& warnings)
-    : network_(network), forced_(std::move(forced)) {
+    : network_(network), forced_(std::move(forced)), overlaps_(network.busy < kMostBusy) {
   const auto force = [&](std::string_view item, std::string_view op_name, std::string_view name) {
+    if (op_name.empty() && (name == kOverlap || name == kNoOverlap)) {
+      overlaps_ = name == kOverlap;
+      return;
+    }
     bool matches = false;
     std::string known;  // algorithms of this op
     for (std::size_t op = 0; op < kPlannedOps; ++op) {
@@ -200,8 +208,10 @@ HostPlan::HostPlan(const NetworkProfile& network, std::string forced,
     const std::string why = !known.empty() ? fmt::format("{} has {}", op_name, known)
                             : !op_name.empty()
                                 ? fmt::format("no op with several algorithms is called {}", op_name)
-                                : fmt::format("write [op=]algorithm, by commas, with one of {}",
-                                              fmt::join(kHostAlgorithmNames, ", "));
+                                : fmt::format(
+                                      "write [op=]algorithm, by commas, with one of {}, "
+                                      "or {} or {}",
+                                      fmt::join(kHostAlgorithmNames, ", "), kOverlap, kNoOverlap);
     warnings.push_back(fmt::format("C10D_NATIVE_HOSTS_PLAN: '{}' is ignored: {}", item, why));
   };
   for_each_forced(forced_, force);

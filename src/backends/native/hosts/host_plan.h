@@ -52,7 +52,8 @@ HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) 
 class HostPlan {
  public:
   // `forced` is C10D_NATIVE_HOSTS_PLAN: "halving", or with "op=" before it, by commas. It does not
-  // count where it does not apply. What names no algorithm, or none of that op, goes to `warnings`.
+  // count where it does not apply. "overlap" and "no_overlap" are of all ops. What names neither,
+  // no algorithm, or none of that op, goes to `warnings`.
   HostPlan(const NetworkProfile& network, std::string forced, std::vector<std::string>& warnings);
 
   HostAlgorithm find(const HostTraffic& traffic) const noexcept {
@@ -61,6 +62,8 @@ class HostPlan {
   }
   // Whether an algorithm is forced on the op, where it applies.
   bool forces(OpKind op) const noexcept { return by_op_[planned_index(op)].has_value(); }
+  // Whether stages in the hosts and blocks between them overlap, in ops of many bytes.
+  bool overlaps() const noexcept { return overlaps_; }
   PlanReport report(const HostTraffic& traffic) const;
   const std::string& forced() const noexcept { return forced_; }
   const NetworkProfile& network() const noexcept { return network_; }
@@ -73,6 +76,7 @@ class HostPlan {
 
   NetworkProfile network_;
   std::string forced_;
+  bool overlaps_;
   std::array<std::optional<HostAlgorithm>, kPlannedOps + 1> by_op_;  // by planned_index()
 };
 

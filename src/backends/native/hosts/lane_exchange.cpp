@@ -16,7 +16,8 @@ constexpr std::size_t kAhead = 2;
 // through the same steps, so both ends of a connection know the order of its blocks.
 class ExchangeSteps {
  public:
-  ExchangeSteps(HostCollective& collective, const Reducer& reducer, const LaneExchange& exchange)
+  ExchangeSteps(HostCollective& collective, Scratch& scratch, const Reducer& reducer,
+                const LaneExchange& exchange)
       : collective_(collective),
         placement_(collective.placement()),
         reducer_(reducer),
@@ -33,7 +34,7 @@ class ExchangeSteps {
       slot.got.resize(values_.size());
       for (std::size_t i = 0; i < values_.size(); ++i)
         if (reducer_.sums().all[i].host != placement_.host())
-          slot.got[i] = collective_.scratch(std::min(own, chunk_), reducer_.type());
+          slot.got[i] = scratch.take(std::min(own, chunk_), reducer_.type());
     }
   }
 
@@ -130,14 +131,15 @@ Pointers moved_by(const Pointers& values, std::size_t bytes) {
 }
 
 // Every lane of this place gets the values of all others, and finishes everything.
-bool finish_everywhere(HostCollective& collective, const Reducer& reducer, HostAlgorithm algorithm,
-                       const Pointers& values, std::byte* out, std::size_t count) {
+bool finish_everywhere(HostCollective& collective, Scratch& scratch, const Reducer& reducer,
+                       HostAlgorithm algorithm, const Pointers& values, std::byte* out,
+                       std::size_t count) {
   const Placement& placement = collective.placement();
   const PartialSums::Values& sums = reducer.sums();
   const HostSchedule schedule(algorithm, OpKind::all_reduce, placement.hosts());
   const std::size_t bytes = count * size_of(reducer.type());
   const auto before = [&](int host) { return sums.before[static_cast<std::size_t>(host)]; };
-  std::byte* const gathered = collective.scratch(bytes * sums.all.size());  // host after host
+  std::byte* const gathered = scratch.take(bytes * sums.all.size());  // host after host
   const std::size_t first_own = before(placement.host());
   const bool as_it_lies = values.size() == 1 && schedule.rounds() == 1;
   if (!as_it_lies)
@@ -164,8 +166,10 @@ bool finish_everywhere(HostCollective& collective, const Reducer& reducer, HostA
 // in the other order.
 class Halving {
  public:
-  Halving(HostCollective& collective, const Reducer& reducer, std::byte* out, std::size_t count)
+  Halving(HostCollective& collective, Scratch& scratch, const Reducer& reducer, std::byte* out,
+          std::size_t count)
       : collective_(collective),
+        scratch_(scratch),
         placement_(collective.placement()),
         reducer_(reducer),
         schedule_(HostAlgorithm::halving, OpKind::all_reduce, placement_.hosts()),
@@ -224,10 +228,10 @@ class Halving {
     const std::size_t element = size_of(held_.type);
     const std::size_t sum = size_of(ends ? reducer_.dtype() : reducer_.sum_type());
     const std::size_t chunk = Stream::kChunkBytes / std::max(element, sum);
-    std::byte* const got = collective_.scratch(kept.count * element);
+    std::byte* const got = scratch_.take(kept.count * element);
     std::byte* const to = ends             ? out_ + kept.first * sum
                           : sum == element ? got
-                                           : collective_.scratch(kept.count * sum);
+                                           : scratch_.take(kept.count * sum);
     const std::byte* const own = held_.data + (kept.first - held_.range.first) * element;
     const std::byte* const theirs = held_.data + (given.first - held_.range.first) * element;
     const auto part_of = [&](Range range, std::size_t at) {
@@ -255,6 +259,7 @@ class Halving {
   }
 
   HostCollective& collective_;
+  Scratch& scratch_;
   const Placement& placement_;
   const Reducer& reducer_;
   const HostSchedule schedule_;
@@ -266,17 +271,18 @@ class Halving {
 
 }  // namespace
 
-bool exchange_parts(HostCollective& collective, const Reducer& reducer,
+bool exchange_parts(HostCollective& collective, Scratch& scratch, const Reducer& reducer,
                     const LaneExchange& exchange) {
-  return ExchangeSteps(collective, reducer, exchange).run();
+  return ExchangeSteps(collective, scratch, reducer, exchange).run();
 }
 
-bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, HostAlgorithm algorithm,
-                       const Pointers& values, std::byte* out, std::size_t count) {
+bool reduce_everywhere(HostCollective& collective, Scratch& scratch, const Reducer& reducer,
+                       HostAlgorithm algorithm, const Pointers& values, std::byte* out,
+                       std::size_t count) {
   if (algorithm == HostAlgorithm::halving)
-    return Halving(collective, reducer, out, count).run(values[0]);
+    return Halving(collective, scratch, reducer, out, count).run(values[0]);
   if (algorithm != HostAlgorithm::two_shot)
-    return finish_everywhere(collective, reducer, algorithm, values, out, count);
+    return finish_everywhere(collective, scratch, reducer, algorithm, values, out, count);
   const int hosts = collective.placement().hosts();
   const std::size_t in = size_of(reducer.type()), result = size_of(reducer.dtype());
   LaneExchange exchange;
@@ -288,7 +294,7 @@ bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, HostA
     if (host == collective.host()) exchange.result = to;
     exchange.results.push_back(to);
   }
-  return exchange_parts(collective, reducer, exchange);
+  return exchange_parts(collective, scratch, reducer, exchange);
 }
 
 }}}  // namespace c10d::v0::native

@@ -19,13 +19,14 @@ struct LaneExchange {
   std::vector<std::byte*> results;
 };
 
-// Chunk by chunk: the values go out, and some chunks later the results.
-bool exchange_parts(HostCollective& collective, const Reducer& reducer,
+// Chunk by chunk: the values go out, and some chunks later the results. `scratch`: for both.
+bool exchange_parts(HostCollective& collective, Scratch& scratch, const Reducer& reducer,
                     const LaneExchange& exchange);
 
 // Reduces `count` elements, of which this host has `values`, so that all lanes of this place have
 // the results.
-bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, HostAlgorithm algorithm,
-                       const Pointers& values, std::byte* out, std::size_t count);
+bool reduce_everywhere(HostCollective& collective, Scratch& scratch, const Reducer& reducer,
+                       HostAlgorithm algorithm, const Pointers& values, std::byte* out,
+                       std::size_t count);
 
 }}}  // namespace c10d::v0::native

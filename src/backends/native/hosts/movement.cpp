@@ -50,6 +50,11 @@ void RankBlocks::to_ranks(std::byte* to, const std::byte* from, std::size_t elem
                count(rank) * element);
 }
 
+Parts parts_of(const Placement& placement, std::size_t count, DType dtype) {
+  if (placement.most_ranks() == 1) return Parts(count);
+  return {count, static_cast<std::size_t>(placement.lanes()) * (kPartOfLane / size_of(dtype))};
+}
+
 std::vector<std::size_t> counts_of_lanes(const Placement& placement, int host, std::size_t count,
                                          std::size_t element) {
   std::vector<std::size_t> counts;
@@ -60,12 +65,21 @@ std::vector<std::size_t> counts_of_lanes(const Placement& placement, int host, s
 
 bool share_lanes(HostCollective& collective, const View& data) {
   const Placement& placement = collective.placement();
+  return share(collective, data,
+               counts_of_lanes(placement, placement.host(), data.count, size_of(data.dtype)));
+}
+
+bool share(HostCollective& collective, const View& data, const std::vector<std::size_t>& counts) {
   if (collective.is_alone() || data.count == 0) return true;
-  const std::vector<std::size_t> counts =
-      counts_of_lanes(placement, placement.host(), data.count, size_of(data.dtype));
   if (counts[0] == data.count) return collective.stage(Broadcast{data, data, 0});
-  const Range own = placement.carried_by(placement.place(), data.count, size_of(data.dtype));
-  return collective.stage(AllGatherV{data, data.slice(own.first, own.count), counts});
+  const Range own = range_of(counts, collective.placement().place());
+  return collective.stage(AllGatherV{data, part_of(data, own), counts});
+}
+
+Range range_of(const std::vector<std::size_t>& counts, int place) {
+  std::size_t first = 0;
+  for (int i = 0; i < place; ++i) first += counts[static_cast<std::size_t>(i)];
+  return {first, counts[static_cast<std::size_t>(place)]};
 }
 
 namespace {
@@ -94,17 +108,14 @@ class HostOrder {
   }
 
  private:
-  View fresh() { return {collective_.scratch(blocks_.total(), dtype_), blocks_.total(), dtype_}; }
+  View fresh() {
+    return {collective_.scratch().take(blocks_.total(), dtype_), blocks_.total(), dtype_};
+  }
 
   HostCollective& collective_;
   const RankBlocks& blocks_;
   const DType dtype_;
 };
-
-template <class AnyView>
-AnyView part_of(const AnyView& view, Range range) {
-  return view.slice(range.first, range.count);
-}
 
 HostTraffic gather_traffic(const Placement& placement, const RankBlocks& blocks,
                            std::size_t element) {
@@ -115,6 +126,42 @@ HostTraffic gather_traffic(const Placement& placement, const RankBlocks& blocks,
           .hosts = placement.hosts(),
           .lanes = placement.lanes(),
           .inputs = most * element};
+}
+
+// Each rank sends its block to its twins, beside what its own host gathers.
+bool gather_by_twins(HostCollective& collective, const View& all, const ConstView& input,
+                     const RankBlocks& blocks) {
+  const Placement& placement = collective.placement();
+  const int others = placement.hosts() - 1;
+  int arrived = 0;  // blocks of twins, from the host after this one on
+  const auto gather = [&] {
+    const Range own = blocks.of_host(placement.host());
+    if (!collective.stage(AllGatherV{part_of(all, own), input, blocks.counts_on(placement.host())}))
+      return false;
+    for (int i = 1; i <= others; ++i) {
+      const int host = placement.host_after(i);
+      if (!collective.await_other([&] { return arrived >= i; }) ||
+          !share(collective, part_of(all, blocks.of_host(host)), blocks.counts_on(host)))
+        return false;
+    }
+    return true;
+  };
+  const auto exchange = [&] {
+    for (int i = 1; i <= others; ++i) {
+      const int twin = placement.twin(placement.host_after(i));
+      const View theirs = part_of(all, {blocks.offset_by_host(twin), blocks.count(twin)});
+      collective.send(twin, bytes_of(input), input.bytes());
+      collective.receive(twin, bytes_of(theirs), theirs.bytes());
+    }
+    while (arrived < others) {
+      const int twin = placement.twin(placement.host_after(arrived + 1));
+      if (!collective.await_blocks(twin, collective.posted(twin))) return false;
+      ++arrived;
+      collective.give_turn();
+    }
+    return true;
+  };
+  return collective.overlap(all.bytes(), exchange, gather);
 }
 
 // Every host gathers its own blocks. One rank of it exchanges these with the hosts, or each lane
@@ -132,10 +179,16 @@ bool gather_everywhere(HostCollective& collective, const View& output, const Con
   };
   const auto of_host = [&](int host) { return of_hosts(host, 1); };
   const View own = of_host(placement.host());
-  if (!collective.stage(AllGatherV{own, input, blocks.counts_on(placement.host())})) return false;
   const HostAlgorithm algorithm =
       collective.plan().find(gather_traffic(placement, blocks, element));
   const bool by_lanes = algorithm == HostAlgorithm::one_shot;
+  if (by_lanes && placement.all_are_lanes() && blocks.are_equal() &&
+      collective.worth_overlap(all.bytes())) {
+    if (!gather_by_twins(collective, all, input, blocks)) return false;
+    order.finish(output, all);
+    return true;
+  }
+  if (!collective.stage(AllGatherV{own, input, blocks.counts_on(placement.host())})) return false;
   const auto carried = [&](int first, int count) {
     View theirs = of_hosts(first, count);
     if (by_lanes)
@@ -156,6 +209,13 @@ bool gather_everywhere(HostCollective& collective, const View& output, const Con
   return true;
 }
 
+// A stage beside the blocks that are posted, of so many bytes.
+bool beside_blocks(HostCollective& collective, std::size_t bytes,
+                   const HostCollective::Step& stage) {
+  return collective.overlap(
+      bytes, [&] { return collective.finish_blocks(); }, stage);
+}
+
 // Each rank sends its block to the root.
 bool gather_to_root(HostCollective& collective, const View& output, const ConstView& input,
                     int root, const RankBlocks& blocks) {
@@ -173,12 +233,13 @@ bool gather_to_root(HostCollective& collective, const View& output, const ConstV
       if (placement.host_of(rank) != placement.host())
         collective.receive(rank, bytes_of(all) + blocks.offset_by_host(rank) * element,
                            blocks.count(rank) * element);
-    if (!collective.finish_blocks()) return false;
   }
   const View own = is_root ? part_of(all, blocks.of_host(placement.host())) : output;
-  if (!collective.stage(
-          GatherV{own, input, blocks.counts_on(placement.host()), placement.place_of(root)}))
-    return false;
+  const auto gather_here = [&] {
+    return collective.stage(
+        GatherV{own, input, blocks.counts_on(placement.host()), placement.place_of(root)});
+  };
+  if (!beside_blocks(collective, is_root ? all.bytes() : 0, gather_here)) return false;
   if (is_root) order.finish(output, all);
   return true;
 }
@@ -200,33 +261,26 @@ bool scatter_from_root(HostCollective& collective, const View& output, const Con
       if (placement.host_of(rank) != placement.host())
         collective.send(rank, bytes_of(input) + blocks.offset(rank) * element,
                         blocks.count(rank) * element);
-    if (!collective.finish_blocks()) return false;
   }
   const ConstView own = is_root ? part_of(all, blocks.of_host(placement.host())) : input;
-  return collective.stage(
-      ScatterV{output, own, blocks.counts_on(placement.host()), placement.place_of(root)});
+  return beside_blocks(collective, is_root ? all.bytes() : 0, [&] {
+    return collective.stage(
+        ScatterV{output, own, blocks.counts_on(placement.host()), placement.place_of(root)});
+  });
 }
 
-// Each rank sends each rank on another host its block.
-bool exchange_all(HostCollective& collective, const View& output, const ConstView& input,
-                  const RankBlocks& to, const RankBlocks& from) {
+// The blocks between ranks of this host.
+bool exchange_here(HostCollective& collective, const View& output, const ConstView& input,
+                   const RankBlocks& to, const RankBlocks& from) {
   const Placement& placement = collective.placement();
   const std::size_t element = size_of(input.dtype);
-  for (int i = 1; i < placement.hosts(); ++i) {
-    for (const int rank : placement.ranks_of(placement.host_after(i))) {
-      collective.send(rank, bytes_of(input) + to.offset(rank) * element, to.count(rank) * element);
-      collective.receive(rank, bytes_of(output) + from.offset(rank) * element,
-                         from.count(rank) * element);
-    }
-  }
-  if (!collective.finish_blocks()) return false;
   const std::vector<std::size_t> taken = from.counts_on(placement.host());
   const std::vector<std::size_t> given = to.counts_on(placement.host());
   if (placement.in_order())
     return collective.stage(AllToAllV{part_of(output, from.of_host(placement.host())),
                                       part_of(input, to.of_host(placement.host())), taken, given});
   const auto fresh = [&](std::size_t count) {
-    return View(collective.scratch(count, input.dtype), count, input.dtype);
+    return View(collective.scratch().take(count, input.dtype), count, input.dtype);
   };
   const View own_given = fresh(to.of_host(placement.host()).count);
   const View own_taken = fresh(from.of_host(placement.host()).count);
@@ -245,6 +299,22 @@ bool exchange_all(HostCollective& collective, const View& output, const ConstVie
     copy_bytes(bytes_of(output) + offset, at, bytes);
   });
   return true;
+}
+
+// Each rank sends each rank on another host its block.
+bool exchange_all(HostCollective& collective, const View& output, const ConstView& input,
+                  const RankBlocks& to, const RankBlocks& from) {
+  const Placement& placement = collective.placement();
+  const std::size_t element = size_of(input.dtype);
+  for (int i = 1; i < placement.hosts(); ++i) {
+    for (const int rank : placement.ranks_of(placement.host_after(i))) {
+      collective.send(rank, bytes_of(input) + to.offset(rank) * element, to.count(rank) * element);
+      collective.receive(rank, bytes_of(output) + from.offset(rank) * element,
+                         from.count(rank) * element);
+    }
+  }
+  return beside_blocks(collective, input.bytes() + output.bytes(),
+                       [&] { return exchange_here(collective, output, input, to, from); });
 }
 
 // A lane's part, chunk by chunk down the tree.
@@ -282,15 +352,23 @@ bool pass_down(HostCollective& collective, int root_host, const View& data) {
 bool run(HostCollective& collective, const Broadcast& op) {
   const Placement& placement = collective.placement();
   const int root_host = placement.host_of(op.root);
-  const bool is_root_host = placement.host() == root_host;
-  if (is_root_host &&
-      !collective.stage(Broadcast{op.output, op.input, placement.place_of(op.root)}))
-    return false;
-  const Range own =
-      placement.carried_by(placement.place(), op.output.count, size_of(op.output.dtype));
-  if (placement.is_lane() && !pass_down(collective, root_host, part_of(op.output, own)))
-    return false;
-  return is_root_host || share_lanes(collective, op.output);
+  const bool is_root_host = placement.host() == root_host, is_root = placement.rank() == op.root;
+  const Parts many = parts_of(placement, op.output.count, op.output.dtype);
+  const Parts parts = collective.overlaps(many.count()) ? many : Parts(op.output.count);
+  const auto share_input = [&](std::size_t part) {
+    const View output = part_of(op.output, parts[part]);
+    const ConstView input = is_root ? part_of(op.input, parts[part]) : output;
+    return !is_root_host || collective.stage(Broadcast{output, input, placement.place_of(op.root)});
+  };
+  const auto pass = [&](std::size_t part) {
+    const View data = part_of(op.output, parts[part]);
+    const Range own = placement.carried_by(placement.place(), data.count, size_of(data.dtype));
+    return !placement.is_lane() || pass_down(collective, root_host, part_of(data, own));
+  };
+  const auto share_output = [&](std::size_t part) {
+    return is_root_host || share_lanes(collective, part_of(op.output, parts[part]));
+  };
+  return collective.run_parts(parts.count(), {share_input, pass, share_output});
 }
 
 bool run(HostCollective& collective, const AllGather& op) {

@@ -32,6 +32,7 @@ class Placement {
   int host_after(int i) const noexcept { return (host() + i) % hosts(); }
   int place() const noexcept { return place_of(rank_); }
   bool is_lane() const noexcept { return place() < lanes_; }
+  bool all_are_lanes() const noexcept { return lanes_ == most_ranks_; }  // on every host
   int host_of(int rank) const noexcept { return host_of_[static_cast<std::size_t>(rank)]; }
   int place_of(int rank) const noexcept { return place_of_[static_cast<std::size_t>(rank)]; }
   // Ascending.

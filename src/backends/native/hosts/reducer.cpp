@@ -5,8 +5,8 @@
 
 namespace c10d { inline namespace v0 { namespace native {
 
-bool Reducer::reduce_here(const ConstView& input, const std::vector<std::size_t>& counts,
-                          Pointers& values) {
+bool Reducer::reduce_here(Scratch& scratch, const ConstView& input,
+                          const std::vector<std::size_t>& counts, Pointers& values) {
   const std::size_t count = counts[static_cast<std::size_t>(collective_.placement().place())];
   const bool changes = how_.op.kind == ReduceOp::premul_sum || type_ != how_.dtype;
   if (collective_.is_alone() && (sums_.inputs || !changes)) {
@@ -14,13 +14,13 @@ bool Reducer::reduce_here(const ConstView& input, const std::vector<std::size_t>
     return true;
   }
   if (is_reduced_by_team()) {
-    std::byte* const value = collective_.scratch(count, type_);
+    std::byte* const value = scratch.take(count, type_);
     values = {value};
     return collective_.stage(
         ReduceScatterV{View(value, count, type_), input, counts, without_end()});
   }
   const std::size_t ranks = counts.size();
-  std::byte* const inputs = collective_.scratch(ranks * count, how_.dtype);
+  std::byte* const inputs = scratch.take(ranks * count, how_.dtype);
   const std::vector<std::size_t> taken(ranks, count);
   if (!collective_.stage(AllToAllV{View(inputs, ranks * count, how_.dtype), input, taken, counts}))
     return false;
@@ -36,7 +36,7 @@ bool Reducer::reduce_here(const ConstView& input, const std::vector<std::size_t>
       values.push_back(some.front());
       continue;
     }
-    std::byte* const partial = collective_.scratch(count, type_);
+    std::byte* const partial = scratch.take(count, type_);
     values.push_back(partial);
     if (count != 0) reduce_partial(how_.dtype, how_.op, partial, some, count);
   }

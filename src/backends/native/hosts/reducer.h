@@ -32,8 +32,8 @@ class Reducer {
 
   // The values of this host, of the parts of `input` that its lanes carry: this rank gets those of
   // its own part, by place in `counts`, which come one after the other and make up all of it. They
-  // may be the input itself.
-  bool reduce_here(const ConstView& input, const std::vector<std::size_t>& counts,
+  // may be the input itself, or are in `scratch`.
+  bool reduce_here(Scratch& scratch, const ConstView& input, const std::vector<std::size_t>& counts,
                    Pointers& values);
   // The result of `count` elements out of the values of all hosts.
   void finish(std::byte* out, std::span<const std::byte* const> values, std::size_t count) const;

@@ -3,6 +3,7 @@
 // ranks allows (PartialSums), its lanes send these values to the hosts that end the tree, and the
 // results go on from there.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "src/backends/common/prefix_reduction.h"
@@ -12,26 +13,45 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-// What a lane carries of a reduction at a time, where ranks of its host reduce first.
-constexpr std::size_t kSegment = std::size_t{1} << 20;
-// The ranks of each host reduce, its lanes exchange, and all ranks get the result.
-bool reduce_for_all(HostCollective& collective, Reducer& reducer, HostAlgorithm algorithm,
-                    const View& output, const ConstView& input) {
+// What an op knows of its parts that are under way.
+template <class T>
+class OfParts {
+ public:
+  T& operator[](std::size_t part) noexcept { return of_[part % kPartsUnderWay]; }
+
+ private:
+  std::array<T, kPartsUnderWay> of_;
+};
+
+// Part by part: the ranks of each host reduce, its lanes exchange, and all ranks get the result.
+// algorithm_of(count): between hosts.
+template <class AlgorithmOf>
+bool reduce_for_all(HostCollective& collective, Reducer& reducer, const Parts& parts,
+                    AlgorithmOf algorithm_of, const View& output, const ConstView& input) {
   const Placement& placement = collective.placement();
   const std::size_t element = size_of(input.dtype);
-  Pointers values;
-  if (!reducer.reduce_here(
-          input, counts_of_lanes(placement, placement.host(), input.count, element), values))
-    return false;
-  const Range own = placement.carried_by(placement.place(), input.count, element);
-  if (placement.is_lane() && !reduce_everywhere(collective, reducer, algorithm, values,
-                                                bytes_of(output) + own.first * element, own.count))
-    return false;
-  return share_lanes(collective, output);
+  OfParts<Pointers> values;
+  const auto reduce_here = [&](std::size_t part) {
+    const auto counts = counts_of_lanes(placement, placement.host(), parts[part].count, element);
+    return reducer.reduce_here(collective.scratch(part), part_of(input, parts[part]), counts,
+                               values[part]);
+  };
+  const auto exchange = [&](std::size_t part) {
+    if (!placement.is_lane()) return true;
+    const Range all = parts[part];
+    const Range own = placement.carried_by(placement.place(), all.count, element);
+    return reduce_everywhere(collective, collective.scratch(part), reducer, algorithm_of(all.count),
+                             values[part], bytes_of(output) + (all.first + own.first) * element,
+                             own.count);
+  };
+  const auto share = [&](std::size_t part) {
+    return share_lanes(collective, part_of(output, parts[part]));
+  };
+  return collective.run_parts(parts.count(), {reduce_here, exchange, share});
 }
 
 // A lane reduces `count` elements so that the lane on host `ending` has the results.
-bool reduce_on(HostCollective& collective, const Reducer& reducer, int ending,
+bool reduce_on(HostCollective& collective, Scratch& scratch, const Reducer& reducer, int ending,
                const Pointers& values, std::byte* out, std::size_t count) {
   LaneExchange exchange;
   for (int host = 0; host < collective.placement().hosts(); ++host) {
@@ -39,25 +59,7 @@ bool reduce_on(HostCollective& collective, const Reducer& reducer, int ending,
     exchange.counts.push_back(host == ending ? count : 0);
   }
   exchange.result = out;
-  return exchange_parts(collective, reducer, exchange);
-}
-
-// Elements of a reduction that the lanes of a host carry at a time: all where no rank reduces
-// first.
-std::size_t segment_of(const HostCollective& collective, const Reducer& reducer,
-                       std::size_t count) {
-  const auto lanes = static_cast<std::size_t>(collective.placement().lanes());
-  return collective.placement().most_ranks() == 1 ? count
-                                                  : lanes * (kSegment / size_of(reducer.dtype()));
-}
-
-template <class Use>
-bool for_each_segment(HostCollective& collective, std::size_t count, std::size_t segment, Use use) {
-  for (std::size_t first = 0; first < count; first += segment) {
-    if (!use(Range{first, std::min(segment, count - first)})) return false;
-    collective.release_scratch();
-  }
-  return true;
+  return exchange_parts(collective, scratch, reducer, exchange);
 }
 
 // Host by host: how the ranks of a host share what they end, in elements of its area. As their own
@@ -90,12 +92,6 @@ std::vector<std::size_t> shared_with(const std::vector<std::size_t>& counts, Ran
   return shared;
 }
 
-Range range_of(const std::vector<std::size_t>& counts, int place) {
-  std::size_t first = 0;
-  for (int i = 0; i < place; ++i) first += counts[static_cast<std::size_t>(i)];
-  return {first, counts[static_cast<std::size_t>(place)]};
-}
-
 bool reduce_blocks(HostCollective& collective, const View& output, const ConstView& input,
                    ReduceOp op, const RankBlocks& blocks) {
   const Placement& placement = collective.placement();
@@ -104,15 +100,19 @@ bool reduce_blocks(HostCollective& collective, const View& output, const ConstVi
   const HostAlgorithm algorithm =
       collective.plan().find(reducer.traffic(OpKind::reduce_scatter, blocks.total()));
   if (algorithm != HostAlgorithm::one_shot) {  // an all_reduce, of which it keeps its own block
-    const View all(collective.scratch(blocks.total(), input.dtype), blocks.total(), input.dtype);
-    if (!reduce_for_all(collective, reducer, algorithm, all, input)) return false;
+    const View all(collective.scratch().take(blocks.total(), input.dtype), blocks.total(),
+                   input.dtype);
+    if (!reduce_for_all(
+            collective, reducer, Parts(blocks.total()), [&](std::size_t) { return algorithm; }, all,
+            input))
+      return false;
     copy_bytes(bytes_of(output), bytes_of(all) + blocks.offset(placement.rank()) * element,
                output.bytes());
     return true;
   }
   ConstView ordered = input;
   if (!placement.in_order()) {
-    std::byte* const copied = collective.scratch(blocks.total(), input.dtype);
+    std::byte* const copied = collective.scratch().take(blocks.total(), input.dtype);
     blocks.to_hosts(copied, bytes_of(input), element);
     ordered = ConstView(copied, blocks.total(), input.dtype);
   }
@@ -125,15 +125,18 @@ bool reduce_blocks(HostCollective& collective, const View& output, const ConstVi
     const std::vector<std::size_t> shares =
         padded(shares_on(placement, host, blocks, element), lanes, ranks);
     Pointers values;
-    if (!reducer.reduce_here(ordered.slice(area.first, area.count), shares, values)) return false;
+    if (!reducer.reduce_here(collective.scratch(), part_of(ordered, area), shares, values))
+      return false;
     exchange.given.push_back(std::move(values));
     exchange.counts.push_back(shares[place]);
   }
   const std::vector<std::size_t> shares = shares_on(placement, placement.host(), blocks, element);
   const std::vector<std::size_t> own_blocks = blocks.counts_on(placement.host());
   const bool is_own = shares == own_blocks;
-  exchange.result = is_own ? bytes_of(output) : collective.scratch(shares[place], input.dtype);
-  if (placement.is_lane() && !exchange_parts(collective, reducer, exchange)) return false;
+  exchange.result =
+      is_own ? bytes_of(output) : collective.scratch().take(shares[place], input.dtype);
+  if (placement.is_lane() && !exchange_parts(collective, collective.scratch(), reducer, exchange))
+    return false;
   if (is_own) return true;
   return collective.stage(AllToAllV{output, ConstView(exchange.result, shares[place], input.dtype),
                                     shared_with(shares, range_of(own_blocks, placement.place())),
@@ -146,7 +149,7 @@ bool run_prefix(HostCollective& collective, const T& op) {
   const int size = collective.placement().size(), rank = collective.rank();
   const auto n = static_cast<std::size_t>(size);
   const auto fresh = [&](std::size_t count) {
-    return View(collective.scratch(count, op.input.dtype), count, op.input.dtype);
+    return View(collective.scratch().take(count, op.input.dtype), count, op.input.dtype);
   };
   if (op.input.bytes() * n <= kGatherAllBytes) {
     const View all = fresh(op.input.count * n);
@@ -168,15 +171,12 @@ bool run_prefix(HostCollective& collective, const T& op) {
 
 bool run(HostCollective& collective, const AllReduce& op) {
   Reducer reducer(collective, op.input.dtype, op.op);
-  const auto reduce_segment = [&](Range segment) {
-    const HostAlgorithm algorithm =
-        collective.plan().find(reducer.traffic(OpKind::all_reduce, segment.count));
-    return reduce_for_all(collective, reducer, algorithm,
-                          op.output.slice(segment.first, segment.count),
-                          op.input.slice(segment.first, segment.count));
+  const auto algorithm_of = [&](std::size_t count) {
+    return collective.plan().find(reducer.traffic(OpKind::all_reduce, count));
   };
-  return for_each_segment(collective, op.input.count,
-                          segment_of(collective, reducer, op.input.count), reduce_segment);
+  return reduce_for_all(collective, reducer,
+                        parts_of(collective.placement(), op.input.count, op.input.dtype),
+                        algorithm_of, op.output, op.input);
 }
 
 bool run(HostCollective& collective, const Reduce& op) {
@@ -184,26 +184,37 @@ bool run(HostCollective& collective, const Reduce& op) {
   Reducer reducer(collective, op.input.dtype, op.op);
   const std::size_t element = size_of(op.input.dtype);
   const int root_host = placement.host_of(op.root);
-  const auto reduce_segment = [&](Range segment) {
-    const std::vector<std::size_t> counts =
-        counts_of_lanes(placement, placement.host(), segment.count, element);
+  const bool is_root = op.root == placement.rank();
+  const Parts parts = parts_of(placement, op.input.count, op.input.dtype);
+  struct LanePart {
+    std::vector<std::size_t> counts;  // of the lanes
     Pointers values;
-    if (!reducer.reduce_here(op.input.slice(segment.first, segment.count), counts, values))
-      return false;
-    const bool is_root = op.root == placement.rank();
-    const View output = is_root ? op.output.slice(segment.first, segment.count) : View();
-    const std::size_t own = counts[static_cast<std::size_t>(placement.place())];
-    std::byte* const result = is_root && collective.is_alone()
-                                  ? bytes_of(output)
-                                  : collective.scratch(own, op.input.dtype);
-    if (placement.is_lane() && !reduce_on(collective, reducer, root_host, values, result, own))
-      return false;
-    if (placement.host() != root_host || collective.is_alone()) return true;
-    return collective.stage(GatherV{output, ConstView(result, own, op.input.dtype), counts,
-                                    placement.place_of(op.root)});
+    View result;  // of this lane
   };
-  return for_each_segment(collective, op.input.count,
-                          segment_of(collective, reducer, op.input.count), reduce_segment);
+  OfParts<LanePart> under_way;
+  const auto reduce_here = [&](std::size_t part) {
+    LanePart& now = under_way[part];
+    now.counts = counts_of_lanes(placement, placement.host(), parts[part].count, element);
+    return reducer.reduce_here(collective.scratch(part), part_of(op.input, parts[part]), now.counts,
+                               now.values);
+  };
+  const auto exchange = [&](std::size_t part) {
+    LanePart& now = under_way[part];
+    const std::size_t own = now.counts[static_cast<std::size_t>(placement.place())];
+    Scratch& scratch = collective.scratch(part);
+    now.result = is_root && collective.is_alone()
+                     ? part_of(op.output, parts[part])
+                     : View(scratch.take(own, op.input.dtype), own, op.input.dtype);
+    return !placement.is_lane() || reduce_on(collective, scratch, reducer, root_host, now.values,
+                                             bytes_of(now.result), own);
+  };
+  const auto gather = [&](std::size_t part) {
+    if (placement.host() != root_host || collective.is_alone()) return true;
+    const LanePart& now = under_way[part];
+    return collective.stage(GatherV{is_root ? part_of(op.output, parts[part]) : View(), now.result,
+                                    now.counts, placement.place_of(op.root)});
+  };
+  return collective.run_parts(parts.count(), {reduce_here, exchange, gather});
 }
 
 bool run(HostCollective& collective, const ReduceScatter& op) {

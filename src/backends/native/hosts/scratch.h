@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "c10d/element.h"
+
 namespace c10d { inline namespace v0 { namespace native {
 
 // Memory that an op needs beside its buffers. It lasts until the end of the op, and is kept for the
@@ -13,6 +15,7 @@ namespace c10d { inline namespace v0 { namespace native {
 class Scratch {
  public:
   // At a cache line.
+  std::byte* take(std::size_t count, DType dtype) { return take(count * size_of(dtype)); }
   std::byte* take(std::size_t bytes) {
     const std::size_t wanted = (bytes + kLine - 1) / kLine * kLine;
     if (wanted > left_) add(std::max(wanted, kLeast));

@@ -138,7 +138,7 @@ std::shared_ptr<const Failure> execute_op(HostGroup& group, const Call& call, co
                                        bytes, name_of(member)))));
   }
   finish(op, context.rank, std::get<Inputs>(given));
-  group.scratch().reset();
+  group.reset_scratch();
   return nullptr;
 }
 

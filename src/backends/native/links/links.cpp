@@ -4,7 +4,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -40,13 +39,18 @@ void set_buffers(int fd) {
 
 Links::Links(const BackendContext& context, std::vector<std::vector<Mesh::Connection>> connections)
     : streams_(connections.size()), lines_(static_cast<std::size_t>(context.size) * streams_) {
+  std::size_t sockets = 0;
   for (std::size_t stream = 0; stream < streams_; ++stream)
     for (Mesh::Connection& one : connections[stream]) {
-      one.rails.for_each_fd([](int fd) { set_buffers(fd); });
+      one.rails.for_each_fd([&](int fd) {
+        set_buffers(fd);
+        ++sockets;
+      });
       auto& line = lines_[static_cast<std::size_t>(one.neighbour) * streams_ + stream];
       line.reset(new Line{one.neighbour, std::move(one.rails), {}});
     }
   active_.reserve(lines_.size());
+  polled_.reserve(sockets);
 }
 
 Links::Part Links::part_of(std::size_t bytes, std::size_t stream, std::size_t turn) const noexcept {
@@ -197,7 +201,10 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
     }
   }
   WaitLook::due();
-  sleep(std::min<Deadline>(waiting.deadline, steady_clock::now() + kLongestSleep));
+  const Duration left = waiting.deadline - steady_clock::now();
+  // No event says that something was acknowledged.
+  const bool has_event = std::ranges::all_of(active_, has_blocks);
+  sleep(polled(), std::min<Duration>(left, has_event ? kLongestSleep : kAcknowledged));
   waiting.turns = 0;
   return End::ready;
 }
@@ -224,17 +231,17 @@ void Links::look_after() {
     if (line) line->rails.answer();
 }
 
-void Links::sleep(Deadline deadline) const {
-  std::vector<pollfd> entries;
+std::vector<pollfd>& Links::polled() {
+  polled_.clear();
   for (const Line* const line : active_)
-    line->rails.add_polled(entries, line->stream.awaits(), line->stream.sends());
-  // No event says that something was acknowledged.
-  const bool waits_for_that = !std::ranges::all_of(active_, has_blocks);
-  const Deadline now = steady_clock::now();
-  const Duration left = std::max<Duration>(deadline - now, Duration());
-  const auto longest = waits_for_that ? std::min<Duration>(left, kAcknowledged) : left;
-  const timespec time{.tv_sec = 0, .tv_nsec = static_cast<long>(longest.count())};
-  ::ppoll(entries.data(), entries.size(), &time, nullptr);
+    line->rails.add_polled(polled_, line->stream.awaits(), line->stream.sends());
+  return polled_;
+}
+
+void Links::sleep(std::span<pollfd> polled, Duration longest) {
+  const auto left = std::max<Duration>(longest, Duration());
+  const timespec time{.tv_sec = 0, .tv_nsec = static_cast<long>(left.count())};
+  ::ppoll(polled.data(), polled.size(), &time, nullptr);
 }
 
 std::vector<int> Links::awaited() const {

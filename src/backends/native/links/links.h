@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -88,6 +91,10 @@ class Links {
       if (const End end = turn(waiting, moved); end != End::ready) return end;
     }
   }
+  // What to sleep() on, until so much time is over or a connection has something, where a thread
+  // waits for other things, too.
+  std::vector<pollfd>& polled();
+  static void sleep(std::span<pollfd> polled, Duration longest);
   // How long to look for why a connection ended. A host is known to be silent after two seconds, or
   // four where it has several networks.
   static constexpr std::chrono::seconds kLossPatience{5};
@@ -149,11 +156,11 @@ class Links {
   void lose(Line& line, std::string why, Code code, bool is_reason);
   void look_for_silence(Waiting& waiting, Deadline now);
   End turn(Waiting& waiting, bool moved);
-  void sleep(Deadline deadline) const;
 
   const std::size_t streams_;
   std::vector<std::unique_ptr<Line>> lines_;  // by rank, then stream; null: on this host
   std::vector<Line*> active_;                 // with blocks that are not through
+  std::vector<pollfd> polled_;                // has room for all
   std::optional<Loss> lost_;
   std::atomic<bool> in_use_ = false;
 };

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/backends/common/failures.h"
@@ -38,7 +40,7 @@ class Pair {
 
   Pair(const BackendContext& context, Links& links, const WaitPolicy& policy, Deadline deadline,
        int other)
-      : context_(context), links_(links), policy_(policy), deadline_(deadline), other_(other) {}
+      : context_(context), links_(links), policy_(&policy), deadline_(deadline), other_(other) {}
 
   NetworkProfile lead() {
     timed(kAnswers);  // the other one is there
@@ -58,12 +60,14 @@ class Pair {
       bytes = next;
       if (bytes == kLargest) ++last;
     }
+    const double busy = busy_with(bytes);
     say(kEnds);
     finish(true);
     NetworkProfile found;
     found.message_us = std::min(found.message_us, ping / 4);
     found.latency_us = ping / 2 - 2 * found.message_us;
     found.us_per_byte = std::max(transfer - ping, transfer / 10) / static_cast<double>(bytes);
+    found.busy = busy;
     return found;
   }
 
@@ -85,6 +89,22 @@ class Pair {
     else
       exchange(word);
     return Microseconds(steady_clock::now() - start).count();
+  }
+
+  // The part of the time of a transfer that this thread has its CPU, if it sleeps while it waits.
+  double busy_with(std::size_t bytes) {
+    constexpr WaitPolicy kSleeps;
+    const WaitPolicy* const before = std::exchange(policy_, &kSleeps);
+    const double cpu = cpu_us();
+    const double taken = timed(bytes);
+    policy_ = before;
+    return std::min((cpu_us() - cpu) / taken, 1.0);
+  }
+
+  static double cpu_us() noexcept {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return 1e6 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_nsec);
   }
 
   void say(std::uint64_t word) {
@@ -112,7 +132,7 @@ class Pair {
       if (WaitLook::due()) throw_failure(WaitLook::failure());
       return settles ? links_.settled() : links_.idle();
     };
-    switch (links_.await(policy_, *context_.control, deadline_, is_through)) {
+    switch (links_.await(*policy_, *context_.control, deadline_, is_through)) {
       case Links::End::ready:
         return;
       case Links::End::broken:
@@ -135,7 +155,7 @@ class Pair {
 
   const BackendContext& context_;
   Links& links_;
-  const WaitPolicy& policy_;
+  const WaitPolicy* policy_;
   const Deadline deadline_;
   const int other_;
   std::vector<std::byte> given_, got_;
@@ -144,8 +164,8 @@ class Pair {
 // As whole numbers, so that all ranks read the same.
 std::string to_bytes(const NetworkProfile& network) {
   std::string bytes;
-  for (const double number :
-       {network.latency_us * 1e3, network.message_us * 1e3, 1e6 / network.us_per_byte})
+  for (const double number : {network.latency_us * 1e3, network.message_us * 1e3,
+                              1e6 / network.us_per_byte, network.busy * 1e3})
     put(bytes, static_cast<std::uint64_t>(std::llround(std::clamp(number, 1.0, 1e15))));
   return bytes;
 }
@@ -157,6 +177,7 @@ NetworkProfile read_profile(const BackendContext& context, std::string_view byte
   network.message_us = static_cast<double>(reader.take<std::uint64_t>()) / 1e3;
   network.us_per_byte =
       1e6 / static_cast<double>(std::max<std::uint64_t>(reader.take<std::uint64_t>(), 1));
+  network.busy = static_cast<double>(reader.take<std::uint64_t>()) / 1e3;
   if (!reader.finished())
     throw_failure(failure_in(context, Code::corrupt,
                              "what rank 0 says of the network in the store is damaged; start all "

@@ -68,6 +68,19 @@ TEST(HostPlan, TakesWhatIsForcedWhereItApplies) {
   EXPECT_EQ(report.options[1].name, "one_shot");
 }
 
+TEST(HostPlan, OverlapsUnlessARankIsBusyWithTheNetwork) {
+  std::vector<std::string> warnings;
+  for (const double busy : {0.1, 0.9}) {
+    const native::NetworkProfile network{.busy = busy};
+    EXPECT_EQ(HostPlan(network, "", warnings).overlaps(), busy < 0.5);
+    EXPECT_TRUE(HostPlan(network, "overlap,all_reduce=halving", warnings).overlaps());
+    EXPECT_FALSE(HostPlan(network, "no_overlap", warnings).overlaps());
+  }
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_FALSE(HostPlan({}, "all_reduce=overlap", warnings).forces(OpKind::all_reduce));
+  EXPECT_EQ(warnings.size(), 1u);
+}
+
 TEST(HostPlan, WarnsOfWhatNamesNothing) {
   for (const std::string forced : {"pull", "nonsense=halving", "all_gather=halving", ""}) {
     std::vector<std::string> warnings;
