@@ -72,8 +72,8 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
   else if (hosts_plan.empty() || report.forced)
     fmt::print("plan       {}{}\n", taken.name, report.forced ? "  (C10D_NATIVE_HOSTS_PLAN)" : "");
   else
-    fmt::print("plan       {}  (C10D_NATIVE_HOSTS_PLAN={} does not apply here)\n", taken.name,
-               hosts_plan);
+    fmt::print("plan       {}  (C10D_NATIVE_HOSTS_PLAN={} names none that applies here)\n",
+               taken.name, hosts_plan);
   fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),
              taken.measured  ? "c10d-bench tune"
              : is_over_hosts ? "a model of that network"

@@ -55,8 +55,8 @@ class TwoNetworks(Conformance, test_bed.TwoNetworks):
         self.check(1, 1, more=("-x", f"C10D_NET_INTERFACE={self.NETWORKS}"))
 
     def test_three_streams_of_each_rank(self):
-        self.check(2, 2, one_in=2, more=("-x", f"C10D_NET_INTERFACE={self.NETWORKS}", "-x",
-                                         "C10D_NET_STREAMS=3"))
+        self.check(2, 2, forced="overlap", one_in=2,
+                   more=("-x", f"C10D_NET_INTERFACE={self.NETWORKS}", "-x", "C10D_NET_STREAMS=3"))
 
 
 class FourHosts(Conformance):
@@ -67,13 +67,13 @@ class FourHosts(Conformance):
         self.check(1, 1, 1, 1, forced="halving", only="all_reduce")
 
     def test_two_ranks_on_each(self):
-        self.check(2, 2, 2, 2, forced="halving", only="all_reduce")
+        self.check(2, 2, 2, 2, forced="halving,overlap", only="all_reduce")
 
     def test_sixteen_ranks_on_each(self):
         self.check(16, 16, 16, 16, one_in=10, tests="ResultsAreRight")
 
     def test_uneven_hosts(self):
-        for forced in ("", "dissemination"):
+        for forced in ("", "dissemination,overlap"):
             self.check(1, 2, 4, 1, forced=forced, one_in=2)
 
 
@@ -85,7 +85,7 @@ class ThreeHosts(Conformance):
             self.check(1, 1, 1, forced=forced, one_in=3)
 
     def test_uneven_hosts(self):
-        for forced in ("", "two_shot"):
+        for forced in ("", "two_shot,overlap"):
             self.check(2, 3, 1, forced=forced, one_in=2)
 
 

@@ -11,7 +11,9 @@
 namespace c10d::hosts {
 namespace {
 
-using Data = std::vector<std::int64_t>;
+template <class T>
+using DataOf = std::vector<T>;
+using Data = DataOf<std::int64_t>;
 
 // Of each rank: odd, and with three lanes still four parts of a MiB for each of them.
 constexpr std::size_t kBlock = (std::size_t{13} << 20) / sizeof(std::int64_t) + 3;
@@ -27,10 +29,12 @@ Data values(int rank, std::size_t first, std::size_t count) {
   return data;
 }
 
-Data sums(int ranks) {
-  Data data(kBlock);
+// Exact in f32, too.
+template <class T>
+DataOf<T> sums(int ranks) {
+  DataOf<T> data(kBlock);
   for (int rank = 0; rank < ranks; ++rank)
-    for (std::size_t i = 0; i < kBlock; ++i) data[i] += value(rank, i);
+    for (std::size_t i = 0; i < kBlock; ++i) data[i] += static_cast<T>(value(rank, i));
   return data;
 }
 
@@ -43,37 +47,49 @@ Data blocks_of_all(int ranks, std::size_t first) {
   return data;
 }
 
-void expect(const Data& expected, const Data& got, const std::string& what) {
+template <class T>
+void expect(const DataOf<T>& expected, const DataOf<T>& got, const std::string& what) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     if (got[i] != expected[i])
       throw std::runtime_error(what + ": a wrong result at " + std::to_string(i) + ": " +
                                std::to_string(got[i]) + ", not " + std::to_string(expected[i]));
 }
 
+template <class Call>
+void finish(Call call) {
+  if constexpr (std::is_void_v<decltype(call())>)
+    call();
+  else
+    call().wait();
+}
+
 // `ops`: a ProcessGroup or an AsyncGroup.
+template <class T, class Ops>
+void check_reductions(const ProcessGroup& group, const Ops& ops) {
+  const int rank = group.rank(), ranks = group.size(), last = ranks - 1;
+  const Data values_of_rank = values(rank, 0, kBlock);
+  const DataOf<T> input(values_of_rank.begin(), values_of_rank.end());
+  DataOf<T> output(kBlock);
+  finish([&] { return ops.all_reduce(output, input); });
+  expect(sums<T>(ranks), output, "all_reduce");
+  output = input;
+  finish([&] { return ops.all_reduce(output); });
+  expect(sums<T>(ranks), output, "all_reduce in place");
+  output.assign(kBlock, 0);
+  finish([&] { return ops.reduce(output, input, last); });
+  if (rank == last) expect(sums<T>(ranks), output, "reduce");
+}
+
 template <class Ops>
 void check(const ProcessGroup& group, const Ops& ops) {
-  const auto finish = [](auto&& call) {
-    if constexpr (std::is_void_v<decltype(call())>)
-      call();
-    else
-      call().wait();
-  };
+  check_reductions<std::int64_t>(group, ops);
+  check_reductions<float>(group, ops);
   const int rank = group.rank(), ranks = group.size(), last = ranks - 1;
   const auto n = static_cast<std::size_t>(ranks);
   const std::size_t own = static_cast<std::size_t>(rank) * kBlock;
   const Data input = values(rank, 0, kBlock);
 
   Data output(kBlock);
-  finish([&] { return ops.all_reduce(output, input); });
-  expect(sums(ranks), output, "all_reduce");
-  output = input;
-  finish([&] { return ops.all_reduce(output); });
-  expect(sums(ranks), output, "all_reduce in place");
-  output.assign(kBlock, 0);
-  finish([&] { return ops.reduce(output, input, last); });
-  if (rank == last) expect(sums(ranks), output, "reduce");
-  output.assign(kBlock, 0);
   finish([&] { return ops.broadcast(output, input, last); });
   expect(values(last, 0, kBlock), output, "broadcast");
   Data all(n * kBlock);

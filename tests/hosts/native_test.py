@@ -96,6 +96,11 @@ class Native(test_bed.RanksByHand):
 class FourHosts(test_bed.RanksByHand):
     ADDRESSES = tuple(f"10.77.0.{host}" for host in range(1, 5))
 
+    def test_large_ops_overlap(self):
+        for forced in ("overlap", "overlap,one_shot"):
+            self.end_well(self.start_ranks(PROGRAMS, "large ops", 2, 2, 2,
+                                           C10D_NATIVE_HOSTS_PLAN=forced))
+
     def test_an_algorithm_sends_what_it_must(self):
         # 2 (H - 1) / H of the bytes out of each of H = 4 hosts, or all bytes to all others.
         for forced, factor in (("two_shot", 1.5), ("halving", 1.5), ("dissemination", 3)):

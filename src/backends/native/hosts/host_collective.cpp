@@ -58,7 +58,7 @@ bool HostCollective::enter() {
 
 bool HostCollective::overlap(std::size_t bytes, const Step& between, const Step& inside) {
   if (!enter()) return false;
-  return is_alone() || !worth_overlap(bytes) ? between() && inside() : take_turns(between, inside);
+  return is_alone() || !overlaps_bytes(bytes) ? between() && inside() : take_turns(between, inside);
 }
 
 bool HostCollective::take_turns(const Step& between, const Step& inside) {
@@ -82,10 +82,12 @@ bool HostCollective::take_turns(const Step& between, const Step& inside) {
 }
 
 bool HostCollective::run_parts(std::size_t parts, const Pipeline& pipeline) {
-  if (!overlaps(parts) || is_alone()) {
+  if (is_alone() || !overlaps_parts(parts)) {
     for (std::size_t part = 0; part < parts; ++part) {
-      if (part != 0) scratch(part).reset();
-      if (!pipeline.before(part) || !pipeline.between(part) || !pipeline.after(part)) return false;
+      if (part != 0) scratch().reset();
+      if (!pipeline.before(part, scratch()) || !pipeline.between(part, scratch()) ||
+          !pipeline.after(part))
+        return false;
     }
     return true;
   }
@@ -93,8 +95,8 @@ bool HostCollective::run_parts(std::size_t parts, const Pipeline& pipeline) {
   const auto inside = [&] {
     for (std::size_t part = 0; part <= parts; ++part) {
       if (part < parts) {
-        scratch(part).reset();
-        if (!pipeline.before(part)) return false;
+        group_.scratch(part).reset();
+        if (!pipeline.before(part, group_.scratch(part))) return false;
         ++prepared;
         give_turn();
       }
@@ -106,7 +108,8 @@ bool HostCollective::run_parts(std::size_t parts, const Pipeline& pipeline) {
   };
   const auto between = [&] {
     while (exchanged < parts) {
-      if (!await_other([&] { return prepared > exchanged; }) || !pipeline.between(exchanged))
+      if (!await_other([&] { return prepared > exchanged; }) ||
+          !pipeline.between(exchanged, group_.scratch(exchanged)))
         return false;
       ++exchanged;
       give_turn();
@@ -116,7 +119,7 @@ bool HostCollective::run_parts(std::size_t parts, const Pipeline& pipeline) {
   return enter() && take_turns(between, inside);
 }
 
-// Blocks and stages wait, since then.
+// Both blocks and stages wait, and have since `since`, where `rests` is not 0.
 void HostCollective::rest(int rests, Deadline& since) {
   if (Fiber::running()) return use_.without([] { Fiber::yield(Poll::idle); });
   const auto now = steady_clock::now();

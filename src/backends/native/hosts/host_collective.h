@@ -44,8 +44,8 @@ class HostCollective {
   // Once all ranks have. The second time it does nothing.
   bool enter();
 
-  // Memory until the end of the op, or of the part of it: see run_parts().
-  Scratch& scratch(std::size_t part = 0) noexcept { return group_.scratch(part); }
+  // Memory until the end of the op, unless it goes in parts.
+  Scratch& scratch() noexcept { return group_.scratch(); }
 
   // An op among the ranks of this host, of which all run it. Ranks, roots and counts in it are by
   // place.
@@ -63,21 +63,19 @@ class HostCollective {
     return in_turns_ ? run_here() : use_.without(run_here);
   }
 
-  // Blocks between hosts, and beside them stages in this host, of an op that moves so many bytes:
-  // while the one waits, the other goes on. Few bytes are not worth the turns: there the stages
-  // follow the blocks.
+  // Whether stages and blocks of an op of so many bytes, or parts, overlap: fewer are not worth it.
+  bool overlaps_bytes(std::size_t bytes) const noexcept {
+    constexpr std::size_t kLeast = std::size_t{2} << 20;
+    return plan().overlaps() && placement().most_ranks() > 1 && bytes >= kLeast;
+  }
+  bool overlaps_parts(std::size_t parts) const noexcept {
+    constexpr std::size_t kLeast = 4;
+    return plan().overlaps() && placement().most_ranks() > 1 && parts >= kLeast;
+  }
+  // Blocks between hosts, and stages in this host: while the one waits, the other goes on, if so
+  // many bytes overlap; else the stages follow the blocks.
   using Step = std::function<bool()>;
   bool overlap(std::size_t bytes, const Step& between, const Step& inside);
-  static constexpr std::size_t kWorthTurns = std::size_t{2} << 20;
-  // The same on all ranks, as is overlaps().
-  bool worth_overlap(std::size_t bytes) const noexcept {
-    return plan().overlaps() && placement().most_ranks() > 1 && bytes >= kWorthTurns;
-  }
-  // Whether so many parts of an op overlap.
-  bool overlaps(std::size_t parts) const noexcept {
-    constexpr std::size_t kLeast = 4;
-    return plan().overlaps() && parts >= kLeast;
-  }
   // In one of the two: waits for the other one. False: that has failed.
   template <class Ready>
   bool await_other(Ready ready) const {
@@ -91,10 +89,11 @@ class HostCollective {
   }
 
   // What is done with each part of the data of an op, one part after the other: stages in this
-  // host, blocks between hosts, stages. The blocks of one part are under way beside the stages of
-  // the next one, and of the one before. scratch(part) lasts as long as that part.
+  // host, blocks between hosts, stages. If so many parts overlap, the blocks of one are under way
+  // beside the stages of the next one, and of the one before. The memory lasts as long as the part.
   struct Pipeline {
-    std::function<bool(std::size_t part)> before, between, after;
+    std::function<bool(std::size_t part, Scratch&scratch)> before, between;
+    std::function<bool(std::size_t part)> after;
   };
   bool run_parts(std::size_t parts, const Pipeline& pipeline);
 

@@ -183,7 +183,7 @@ bool gather_everywhere(HostCollective& collective, const View& output, const Con
       collective.plan().find(gather_traffic(placement, blocks, element));
   const bool by_lanes = algorithm == HostAlgorithm::one_shot;
   if (by_lanes && placement.all_are_lanes() && blocks.are_equal() &&
-      collective.worth_overlap(all.bytes())) {
+      collective.overlaps_bytes(all.bytes())) {
     if (!gather_by_twins(collective, all, input, blocks)) return false;
     order.finish(output, all);
     return true;
@@ -354,13 +354,13 @@ bool run(HostCollective& collective, const Broadcast& op) {
   const int root_host = placement.host_of(op.root);
   const bool is_root_host = placement.host() == root_host, is_root = placement.rank() == op.root;
   const Parts many = parts_of(placement, op.output.count, op.output.dtype);
-  const Parts parts = collective.overlaps(many.count()) ? many : Parts(op.output.count);
-  const auto share_input = [&](std::size_t part) {
+  const Parts parts = collective.overlaps_parts(many.count()) ? many : Parts(op.output.count);
+  const auto share_input = [&](std::size_t part, Scratch&) {
     const View output = part_of(op.output, parts[part]);
     const ConstView input = is_root ? part_of(op.input, parts[part]) : output;
     return !is_root_host || collective.stage(Broadcast{output, input, placement.place_of(op.root)});
   };
-  const auto pass = [&](std::size_t part) {
+  const auto pass = [&](std::size_t part, Scratch&) {
     const View data = part_of(op.output, parts[part]);
     const Range own = placement.carried_by(placement.place(), data.count, size_of(data.dtype));
     return !placement.is_lane() || pass_down(collective, root_host, part_of(data, own));

@@ -13,16 +13,6 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-// What an op knows of its parts that are under way.
-template <class T>
-class OfParts {
- public:
-  T& operator[](std::size_t part) noexcept { return of_[part % kPartsUnderWay]; }
-
- private:
-  std::array<T, kPartsUnderWay> of_;
-};
-
 // Part by part: the ranks of each host reduce, its lanes exchange, and all ranks get the result.
 // algorithm_of(count): between hosts.
 template <class AlgorithmOf>
@@ -30,19 +20,19 @@ bool reduce_for_all(HostCollective& collective, Reducer& reducer, const Parts& p
                     AlgorithmOf algorithm_of, const View& output, const ConstView& input) {
   const Placement& placement = collective.placement();
   const std::size_t element = size_of(input.dtype);
-  OfParts<Pointers> values;
-  const auto reduce_here = [&](std::size_t part) {
+  std::array<Pointers, kPartsUnderWay> values;
+  const auto reduce_here = [&](std::size_t part, Scratch& scratch) {
     const auto counts = counts_of_lanes(placement, placement.host(), parts[part].count, element);
-    return reducer.reduce_here(collective.scratch(part), part_of(input, parts[part]), counts,
-                               values[part]);
+    return reducer.reduce_here(scratch, part_of(input, parts[part]), counts,
+                               values[part % kPartsUnderWay]);
   };
-  const auto exchange = [&](std::size_t part) {
+  const auto exchange = [&](std::size_t part, Scratch& scratch) {
     if (!placement.is_lane()) return true;
     const Range all = parts[part];
     const Range own = placement.carried_by(placement.place(), all.count, element);
-    return reduce_everywhere(collective, collective.scratch(part), reducer, algorithm_of(all.count),
-                             values[part], bytes_of(output) + (all.first + own.first) * element,
-                             own.count);
+    return reduce_everywhere(collective, scratch, reducer, algorithm_of(all.count),
+                             values[part % kPartsUnderWay],
+                             bytes_of(output) + (all.first + own.first) * element, own.count);
   };
   const auto share = [&](std::size_t part) {
     return share_lanes(collective, part_of(output, parts[part]));
@@ -179,6 +169,8 @@ bool run(HostCollective& collective, const AllReduce& op) {
                         algorithm_of, op.output, op.input);
 }
 
+// Part by part, one after the other: the hosts but that of the root run ahead anyway, as far as the
+// buffers of their connections have room.
 bool run(HostCollective& collective, const Reduce& op) {
   const Placement& placement = collective.placement();
   Reducer reducer(collective, op.input.dtype, op.op);
@@ -186,35 +178,25 @@ bool run(HostCollective& collective, const Reduce& op) {
   const int root_host = placement.host_of(op.root);
   const bool is_root = op.root == placement.rank();
   const Parts parts = parts_of(placement, op.input.count, op.input.dtype);
-  struct LanePart {
-    std::vector<std::size_t> counts;  // of the lanes
+  Scratch& scratch = collective.scratch();
+  for (std::size_t part = 0; part < parts.count(); ++part, scratch.reset()) {
+    const std::vector<std::size_t> counts =
+        counts_of_lanes(placement, placement.host(), parts[part].count, element);
     Pointers values;
-    View result;  // of this lane
-  };
-  OfParts<LanePart> under_way;
-  const auto reduce_here = [&](std::size_t part) {
-    LanePart& now = under_way[part];
-    now.counts = counts_of_lanes(placement, placement.host(), parts[part].count, element);
-    return reducer.reduce_here(collective.scratch(part), part_of(op.input, parts[part]), now.counts,
-                               now.values);
-  };
-  const auto exchange = [&](std::size_t part) {
-    LanePart& now = under_way[part];
-    const std::size_t own = now.counts[static_cast<std::size_t>(placement.place())];
-    Scratch& scratch = collective.scratch(part);
-    now.result = is_root && collective.is_alone()
-                     ? part_of(op.output, parts[part])
-                     : View(scratch.take(own, op.input.dtype), own, op.input.dtype);
-    return !placement.is_lane() || reduce_on(collective, scratch, reducer, root_host, now.values,
-                                             bytes_of(now.result), own);
-  };
-  const auto gather = [&](std::size_t part) {
-    if (placement.host() != root_host || collective.is_alone()) return true;
-    const LanePart& now = under_way[part];
-    return collective.stage(GatherV{is_root ? part_of(op.output, parts[part]) : View(), now.result,
-                                    now.counts, placement.place_of(op.root)});
-  };
-  return collective.run_parts(parts.count(), {reduce_here, exchange, gather});
+    if (!reducer.reduce_here(scratch, part_of(op.input, parts[part]), counts, values)) return false;
+    const View output = is_root ? part_of(op.output, parts[part]) : View();
+    const std::size_t own = counts[static_cast<std::size_t>(placement.place())];
+    std::byte* const result =
+        is_root && collective.is_alone() ? bytes_of(output) : scratch.take(own, op.input.dtype);
+    if (placement.is_lane() &&
+        !reduce_on(collective, scratch, reducer, root_host, values, result, own))
+      return false;
+    if (placement.host() == root_host && !collective.is_alone() &&
+        !collective.stage(GatherV{output, ConstView(result, own, op.input.dtype), counts,
+                                  placement.place_of(op.root)}))
+      return false;
+  }
+  return true;
 }
 
 bool run(HostCollective& collective, const ReduceScatter& op) {

@@ -15,7 +15,7 @@ struct NetworkProfile {
   double latency_us = 10;   // one way, without the two ranks' own time
   double message_us = 2.5;  // that it takes a rank to send a message, or to receive one
   double us_per_byte = 1 / 1.2e3;
-  double busy = 0.3;  // of the time that many bytes take, in which a rank has work with them
+  double busy = 0.3;  // the part of the time of a large transfer for which a rank's thread runs
   double reduce_us_per_byte = 1 / 17.5e3;  // of what a reduction reads
 };
 
