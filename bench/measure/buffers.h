@@ -25,7 +25,7 @@ class Buffers {
   std::span<const Op> ops() const noexcept { return ops_; }
   // The sets have their turns in an order of their own, the first one again after the last.
   std::uint64_t sets() const noexcept { return sets_; }
-  void turn_to(std::uint64_t turn) { take(turn % sets_ * step_ % sets_); }
+  void turn_to(std::uint64_t turn) { take(sets_ > 1 ? turn % sets_ * step_ % sets_ : 0); }
   Flight flight() const noexcept;
   const Case& of() const noexcept { return case_; }
   // Where they are; null: in memory of the host.

@@ -49,7 +49,7 @@ class Bench(Case):
                                 run.out)
             self.assertLess(int(network[1]), 20_000)  # less than 10 us on an idle host
             self.assertGreater(float(network[2]), 0.01)
-            self.assertEqual("does not apply" in run.out, forced == "halving", run.out)
+            self.assertEqual("names none that applies" in run.out, forced == "halving", run.out)
         for words in (("broadcast", "1M"), ("all_reduce", "8")):
             run = self.c10d_run(*explain, *words)
             self.assertEqual(run.end(), 0, run.err)
