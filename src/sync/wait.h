@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -31,6 +32,13 @@ inline void pause_cpu() noexcept {
 inline void pause_between_polls(Duration polled) noexcept {
   constexpr std::chrono::microseconds kAlone{20};
   polled < kAlone ? pause_cpu() : std::this_thread::yield();
+}
+
+// How long a thread sleeps at a time that nobody wakes for all that it waits for: a part of the
+// time that it has waited, so that it is late by a part of that.
+inline Duration nap_after(Duration waited, Duration shortest, Duration longest) noexcept {
+  constexpr int kPart = 16;
+  return std::clamp(waited / kPart, shortest, longest);
 }
 
 // Begins to fetch cache lines that this thread writes next, and others have had since it did last.

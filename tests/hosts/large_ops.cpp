@@ -11,11 +11,9 @@
 namespace c10d::hosts {
 namespace {
 
-template <class T>
-using DataOf = std::vector<T>;
-using Data = DataOf<std::int64_t>;
+using Data = std::vector<std::int64_t>;
 
-// Of each rank: odd, and with three lanes still four parts of a MiB for each of them.
+// Of each rank: odd, and with two lanes still four parts of f32, a MiB of each lane.
 constexpr std::size_t kBlock = (std::size_t{13} << 20) / sizeof(std::int64_t) + 3;
 
 // What a rank has at a place.
@@ -31,8 +29,8 @@ Data values(int rank, std::size_t first, std::size_t count) {
 
 // Exact in f32, too.
 template <class T>
-DataOf<T> sums(int ranks) {
-  DataOf<T> data(kBlock);
+std::vector<T> sums(int ranks) {
+  std::vector<T> data(kBlock);
   for (int rank = 0; rank < ranks; ++rank)
     for (std::size_t i = 0; i < kBlock; ++i) data[i] += static_cast<T>(value(rank, i));
   return data;
@@ -48,7 +46,7 @@ Data blocks_of_all(int ranks, std::size_t first) {
 }
 
 template <class T>
-void expect(const DataOf<T>& expected, const DataOf<T>& got, const std::string& what) {
+void expect(const std::vector<T>& expected, const std::vector<T>& got, const std::string& what) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     if (got[i] != expected[i])
       throw std::runtime_error(what + ": a wrong result at " + std::to_string(i) + ": " +
@@ -68,8 +66,8 @@ template <class T, class Ops>
 void check_reductions(const ProcessGroup& group, const Ops& ops) {
   const int rank = group.rank(), ranks = group.size(), last = ranks - 1;
   const Data values_of_rank = values(rank, 0, kBlock);
-  const DataOf<T> input(values_of_rank.begin(), values_of_rank.end());
-  DataOf<T> output(kBlock);
+  const std::vector<T> input(values_of_rank.begin(), values_of_rank.end());
+  std::vector<T> output(kBlock);
   finish([&] { return ops.all_reduce(output, input); });
   expect(sums<T>(ranks), output, "all_reduce");
   output = input;

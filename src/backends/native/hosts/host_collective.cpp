@@ -25,9 +25,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLeastLossPatience{300};  // past the deadline of the op
-// Of a rank for which nobody rings.
 constexpr std::chrono::microseconds kShortestNap{20}, kLongestNap{500};
-constexpr int kNapPart = 16;  // of the time that it has waited
 
 // Of the exception that is being handled.
 std::shared_ptr<const Failure> failure_of_exception(HostGroup& group, const Call& call) noexcept {
@@ -128,7 +126,7 @@ void HostCollective::rest(int rests, Deadline& since) {
   if (policy.spins() ? now < since + kShortestNap : rests < policy.yields)
     return use_.without([&] { policy.spins() ? policy.pause() : std::this_thread::yield(); });
   // Nothing but the time wakes it for a rank of its host.
-  const auto nap = std::clamp<Duration>((now - since) / kNapPart, kShortestNap, kLongestNap);
+  const Duration nap = nap_after(now - since, kShortestNap, kLongestNap);
   std::vector<pollfd>& polled = group_.links().polled();
   use_.without([&] {
     WaitLook::due();

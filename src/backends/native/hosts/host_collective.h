@@ -66,11 +66,11 @@ class HostCollective {
   // Whether stages and blocks of an op of so many bytes, or parts, overlap: fewer are not worth it.
   bool overlaps_bytes(std::size_t bytes) const noexcept {
     constexpr std::size_t kLeast = std::size_t{2} << 20;
-    return plan().overlaps() && placement().most_ranks() > 1 && bytes >= kLeast;
+    return group_.overlaps() && bytes >= kLeast;
   }
   bool overlaps_parts(std::size_t parts) const noexcept {
     constexpr std::size_t kLeast = 4;
-    return plan().overlaps() && placement().most_ranks() > 1 && parts >= kLeast;
+    return group_.overlaps() && parts >= kLeast;
   }
   // Blocks between hosts, and stages in this host: while the one waits, the other goes on, if so
   // many bytes overlap; else the stages follow the blocks.
@@ -83,17 +83,15 @@ class HostCollective {
       if (gave_up_) return false;
     return true;
   }
-  // After what the other one waits for.
-  void give_turn() const {
-    if (in_turns_) Fiber::yield(Poll::busy);
-  }
+  // In one of the two: after what the other one waits for.
+  static void give_turn() { Fiber::yield(Poll::busy); }
 
   // What is done with each part of the data of an op, one part after the other: stages in this
   // host, blocks between hosts, stages. If so many parts overlap, the blocks of one are under way
   // beside the stages of the next one, and of the one before. The memory lasts as long as the part.
   struct Pipeline {
-    std::function<bool(std::size_t part, Scratch&scratch)> before, between;
-    std::function<bool(std::size_t part)> after;
+    std::function<bool(std::size_t, Scratch&)> before, between;
+    std::function<bool(std::size_t)> after;
   };
   bool run_parts(std::size_t parts, const Pipeline& pipeline);
 

@@ -242,9 +242,8 @@ std::string describe(const HostGroup& group) {
       "{} hosts, {} lane{} over TCP from {} ({}{})", placement.hosts(), placement.lanes(),
       placement.lanes() == 1 ? "" : "s", fmt::join(group.addresses(), " and "),
       streams == 1 ? "" : fmt::format("{} streams, ", streams), group.links().congestion_control());
-  text +=
-      fmt::format(", {} to the next host{}", to_text(group.plan().network()),
-                  group.plan().overlaps() && placement.most_ranks() > 1 ? ", stages overlap" : "");
+  text += fmt::format(", {} to the next host{}", to_text(group.plan().network()),
+                      group.overlaps() ? ", stages overlap" : "");
   if (values.most > 1)
     text += fmt::format(", sums of floats travel as up to {} values of a host", values.most);
   if (!group.plan().forced().empty()) text += fmt::format(", forced to {}", group.plan().forced());

@@ -36,6 +36,8 @@ class HostGroup {
   const std::shared_ptr<Team>& team() const noexcept { return team_; }
   const PartialSums& partial_sums() const noexcept { return partial_sums_; }
   const HostPlan& plan() const noexcept { return plan_; }
+  // Whether ops of many bytes overlap their stages in hosts, if there are any, with their blocks.
+  bool overlaps() const noexcept { return plan_.overlaps() && placement_.most_ranks() > 1; }
 
   // Only by the collective that runs: one at a time in a group.
   Links& links() noexcept { return links_; }

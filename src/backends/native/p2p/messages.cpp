@@ -27,10 +27,8 @@ constexpr std::chrono::milliseconds kPause{10};
 // for may need its CPU. Then how long it sleeps there.
 constexpr std::chrono::microseconds kSpinningAtSockets{100};
 constexpr std::chrono::milliseconds kSleep{1};
-// Less where a message may come by memory, which does not wake it: a part of the time that it has
-// waited, so that a message is late by a part of that.
+// Less where a message may come by memory, which does not wake it.
 constexpr std::chrono::microseconds kShortestNap{100};
-constexpr int kNapPart = 16;
 // Why a connection ended shows moments later.
 constexpr std::chrono::seconds kReasonPatience{5};
 constexpr Deadline::rep kNever = Deadline::max().time_since_epoch().count();
@@ -194,8 +192,7 @@ WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline d
       continue;
     }
     WaitLook::due();
-    const Duration nap =
-        places.memory ? std::clamp<Duration>(idle / kNapPart, kShortestNap, kSleep) : kSleep;
+    const Duration nap = places.memory ? nap_after(idle, kShortestNap, kSleep) : kSleep;
     wires_.sleep(std::min<Duration>(deadline - now, nap));
     i = -1;
   }
