@@ -183,9 +183,7 @@ std::vector<TreeNode> tree_nodes(std::size_t n, std::size_t first, std::size_t l
 }
 
 DType partial_type(DType dtype, ReduceOp::Kind kind) noexcept {
-  const bool rounds = kind == ReduceOp::sum || kind == ReduceOp::avg || kind == ReduceOp::prod ||
-                      kind == ReduceOp::premul_sum;
-  return rounds && (dtype == DType::f16 || dtype == DType::bf16) ? DType::f32 : dtype;
+  return rounds(kind) && (dtype == DType::f16 || dtype == DType::bf16) ? DType::f32 : dtype;
 }
 
 void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,

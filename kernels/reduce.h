@@ -53,6 +53,23 @@ std::vector<TreeNode> tree_nodes(std::size_t n, std::size_t first, std::size_t l
 // The dtype of partial results: f32 for what adds up or multiplies f16 or bf16, which are rounded
 // only at the end; else `dtype`.
 DType partial_type(DType dtype, ReduceOp::Kind kind) noexcept;
+// Whether floating point numbers are rounded, so that the result depends on the order.
+constexpr bool rounds(ReduceOp::Kind kind) noexcept {
+  switch (kind) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+    case ReduceOp::prod:
+    case ReduceOp::premul_sum:
+      return true;
+    case ReduceOp::min:
+    case ReduceOp::max:
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+      break;
+  }
+  return false;
+}
 
 // `out`, in partial_type(), is the result of one node: `in` are the inputs of its ranks.
 // premul_sum's factor is applied, the division of avg and the rounding to f16 and bf16 are not.

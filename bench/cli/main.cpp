@@ -26,7 +26,8 @@ bool has_standard_streams() {
 
 int main(int argc, char** argv) {
   if (!c10d::bench::has_standard_streams()) {
-    std::fprintf(stderr, "c10d-bench: stdout is closed; what is not wanted goes >/dev/null\n");
+    std::fprintf(stderr,
+                 "c10d-bench: stdout is closed; redirect it to /dev/null to discard the output\n");
     return 1;
   }
   try {

@@ -20,6 +20,16 @@ namespace {
   throw InvalidArgument(fmt::format("{}: native runs it in one way only", op));
 }
 
+void print_network(const PlanReport& report) {
+  fmt::print("group      over hosts: the algorithm between them\nnetwork    {}, as measured\n",
+             report.network);
+  if (report.values != 0)
+    fmt::print("values     {} of each host for a sum, {:.2g} times its bytes{}\n", report.values,
+               report.inputs,
+               report.values == 1 ? "" : ": one, where hosts have 2^k neighbouring ranks each");
+  fmt::print("\n");
+}
+
 }  // namespace
 
 int run_explain(const ExplainOptions& options, const std::vector<std::string>& argv) {
@@ -60,8 +70,7 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
              bytes_text(options.bytes), probe.control().size(),
              options.registered ? "registered" : "plain");
   if (is_over_hosts)
-    fmt::print("group      over hosts: the algorithm between them\nnetwork    {}, as measured\n\n",
-               report.network);
+    print_network(report);
   else
     fmt::print("group      {}\ntuning     {}{}\n\n", report.fingerprint,
                std::filesystem::exists(report.path) ? "" : "none: c10d-bench tune writes ",

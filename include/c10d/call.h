@@ -35,9 +35,8 @@ struct CallOptions {
   // default stream. With it barrier() is an op on that stream, and returns at once. With CPU memory
   // the call throws InvalidArgument. It may be captured into a CUDA graph: see ProcessGroup.
   CudaStream stream = nullptr;
-  // When the data of the call was there, if the program kept the call back since: as a trainer does
-  // whose thread sends one bucket after the other. It goes into the flight record, where
-  // c10d-bench replay reads it, and changes nothing else.
+  // When the data of the call was ready, if the program delayed the call, as a trainer does that
+  // sends one bucket after the other. Only the flight record has it, for c10d-bench replay.
   std::optional<Deadline> ready_at{};
 };
 

@@ -83,8 +83,8 @@ struct BackendInfo {
 C10D_API std::vector<BackendInfo> list_backends();
 // The names that every build knows, whether or not their module was built. Opens nothing.
 C10D_API std::span<const std::string_view> known_backend_names() noexcept;
-// What backend `name` can do, without a group; of one for GPUs only, on host memory, what native
-// can. Throws DistBackendError (unsupported) when it is not
-// available, or when it was registered: then only supports() of a group knows.
+// What backend `name` can do, without a group. For a backend that serves GPUs only, a query about
+// host memory is answered for native. Throws DistBackendError (unsupported) when the backend is not
+// available, or was registered: then only supports() of a group knows.
 C10D_API Support backend_supports(std::string_view name, const Query& query);
 }}  // namespace c10d::v0

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 #include "c10d/op_traits.h"
@@ -174,6 +175,16 @@ using Op = std::variant<AllReduce, Broadcast, AllGather, AllGatherV, ReduceScatt
                         AllToAllV, Barrier, Send, Recv>;
 
 static_assert(std::variant_size_v<Op> == kOpCount, "every op has one row in kOpTraits");
+
+// The op whose struct is T.
+template <class T>
+inline constexpr OpKind kKindOf = [] {
+  return static_cast<OpKind>([]<class... Ops>(std::variant<Ops...>*) {
+    std::size_t index = 0;
+    (void)((std::is_same_v<T, Ops> || (++index, false)) || ...);
+    return index;
+  }(static_cast<Op*>(nullptr)));
+}();
 
 // Which op it is.
 inline OpKind kind_of(const Op& op) noexcept { return static_cast<OpKind>(op.index()); }

@@ -62,9 +62,9 @@ struct DeviceInfo {
 // What the driver says of GPU `device`.
 C10D_API DeviceInfo device_info(int device);
 
-// A stream of its own that no other orders: also the legacy default stream does not
-// (cudaStreamNonBlocking). Its end does not wait: what is on it runs on. Movable; one that was
-// moved from must not be used.
+// A stream that does not synchronise with the legacy default stream (cudaStreamNonBlocking). The
+// destructor does not wait: work on the stream runs on. Movable; a stream that was moved from must
+// not be used.
 class C10D_API Stream {
  public:
   // A new stream on GPU `device`.

@@ -69,8 +69,8 @@ inline std::string random_token() {
 // `options` may give backend, timeouts, name and stop. `address` is the one of rank 0's host as the
 // other hosts reach it, given by rank 0; empty: the loopback address if all ranks are on one host,
 // else the name of the host. Throws what init_process_group() and make_tcp_store() throw, on every
-// rank; where rank 0 cannot serve the store there, DistNetworkError. A launcher that started
-// several processes without MPI, so that each is a world of its own: InvalidArgument.
+// rank; DistNetworkError where rank 0 cannot serve the store there; InvalidArgument where a
+// launcher started several processes but MPI_COMM_WORLD has one rank.
 inline ProcessGroup from_mpi(MPI_Comm comm, InitOptions options = {}, std::string address = {}) {
   int rank = 0, size = 0;
   MPI_Comm_rank(comm, &rank);

@@ -170,6 +170,8 @@ class C10D_API ProcessGroup {
     all_reduce(output, input, ReduceOp::sum, options);
   }
   // All-reduce of one value: returns the reduction over all ranks, the same on every rank.
+  // Every rank passes the same T and ReduceOp, else mismatch. Throws InvalidArgument where the
+  // ReduceOp makes no sense for T.
   template <Element T>
   T all_reduce(T value, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const {
     all_reduce(View(&value, 1), op, options);
@@ -308,8 +310,10 @@ class C10D_API ProcessGroup {
   // their counts, and this rank sends itself as many elements as it expects of itself.
   void all_to_all_v(View output, ConstView input, const Counts& output_counts,
                     const Counts& input_counts, CallOptions options = {}) const;
-  // Barrier (MPI_Barrier): returns once every rank of the group has called it. Moves no data. A
-  // rank that does not arrive is a DistTimeoutError that names it: see also monitored_barrier().
+  // Barrier (MPI_Barrier): returns once every rank of the group has called it. Moves no data, and
+  // has its place among the collectives of the group: every rank calls them in the same order. With
+  // options.stream it is an op on that stream, and returns at once.
+  // A rank that does not arrive is a DistTimeoutError that names it: see also monitored_barrier().
   void barrier(CallOptions options = {}) const;
   // Sends input to `peer`. Returns when input may be used again. send() may or may not block until
   // the receive is posted; do not rely on either. Where both ranks send first, use isend() or

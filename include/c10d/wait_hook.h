@@ -15,14 +15,14 @@ inline constexpr Duration kLookPeriod = std::chrono::milliseconds(50);
 // Lets a thread that waits in a blocking call look at something else meanwhile: at a signal that
 // the runtime of a language has caught, at a button that somebody pressed.
 //
-// While an object of this class lives, a wait of this thread that takes longer than kLookPeriod
-// calls `look` about that often; each second while the server of a store does not answer. An op
-// that blocks, Work::wait(), probe() and the joining of a group do so, and each wait for a key of a
-// store. There is no such call inside Gloo and MPI: there take async() and Work::wait(). `look`
-// must neither throw nor call the group, but for abort(), which ends its op; stores and other
-// groups it may call. Once it returns true, and then each time, a wait for a store throws
-// `revoked`, and so does init_process_group() as long as it waits for other ranks to join; an op
-// goes on.
+// While an object of this class lives, each wait of this thread calls `look` about every
+// kLookPeriod, and every second while the server of a store does not answer. Waits are those of
+// blocking ops, Work::wait(), probe(), joining a group, and for a key of a store. A blocking op of
+// `gloo` or `mpi` does not call it: use async() and Work::wait().
+//
+// `look` must not throw. Of its group it may only call abort(), which ends the op; it may call
+// stores and other groups. Once `look` returns true, every wait for a store throws `revoked`, and
+// so does init_process_group() while it waits for other ranks. A running op goes on.
 class C10D_API WaitHook {
  public:
   // See above. `state` is what `look` gets.

@@ -112,8 +112,9 @@ void wait_all(const Work& first, const More&... more) {
 C10D_API std::size_t wait_any(std::span<const Work> works,
                               Duration timeout = std::chrono::hours(24 * 365));
 
-// How many failures of async ops of this process nobody got: no call threw it, no Work was asked,
-// no callback was called with it. Each was logged, at level `error`, when its group ended.
+// Number of failures of async ops in this process that the program never saw: no call threw them,
+// no Work was asked for them, no callback got them. Each was logged, at level `error`, when its
+// group ended.
 C10D_API std::uint64_t unobserved_failures() noexcept;
 
 }}  // namespace c10d::v0

@@ -17,8 +17,9 @@ constexpr auto kDTypes = std::to_array<std::string_view>(
     {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "boolean",
      "c64", "c128", "f8e4m3", "f8e5m2"});
 static_assert(kDTypes.size() == kDTypeCount);
-constexpr std::array<std::string_view, kReduceOpCount> kOps = {
-    "sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"};
+constexpr auto kOps = std::to_array<std::string_view>(
+    {"sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"});
+static_assert(kOps.size() == kReduceOpCount);
 
 std::string_view word_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
 std::string_view word_of(ReduceOp::Kind kind) { return kOps[kind]; }

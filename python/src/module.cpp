@@ -57,7 +57,8 @@ void bind_reduce_op(nb::module_& module) {
                  ")";
         return "ReduceOp." + std::string(to_string(self.kind));
       });
-  for (int kind = ReduceOp::sum; kind != ReduceOp::premul_sum; ++kind) {
+  for (int kind = 0; kind < kReduceOpCount; ++kind) {
+    if (kind == ReduceOp::premul_sum) continue;  // needs a factor
     const auto one = static_cast<ReduceOp::Kind>(kind);
     const nb::object value = nb::cast(ReduceOp(one));
     const nb::str name(std::string(to_string(one)).c_str());

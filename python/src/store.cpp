@@ -191,8 +191,9 @@ void bind_stores(nb::module_& module) {
   define(
       module, "file_store",
       [](nb::handle path, int size, nb::handle timeout) {
-        return make_file_store(path_of(path), size,
-                               duration_of(timeout, "timeout").value_or(kDefaultStoreTimeout));
+        std::string file = path_of(path);
+        const Duration limit = duration_of(timeout, "timeout").value_or(kDefaultStoreTimeout);
+        return without_gil(nullptr, [&] { return make_file_store(std::move(file), size, limit); });
       },
       "path"_a, "size"_a = 0, patience);
   define(

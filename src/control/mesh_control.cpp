@@ -26,6 +26,8 @@ using std::chrono::steady_clock;
 
 // A rank that waits polls its connections for so long, then sleeps on them, and looks now and then.
 constexpr std::chrono::milliseconds kPolls{1}, kNap{20}, kShortNap{1};
+// Where a library needs the CPU for threads of its own: to fall asleep and wake takes as long.
+constexpr std::chrono::microseconds kShortPolls{100};
 constexpr std::chrono::milliseconds kAsking{100};  // who has come to a call, for a message
 
 constexpr std::uint8_t frame_of(Gate gate) {
@@ -159,7 +161,9 @@ MeshControl::Entrance MeshControl::entrance_of(const Call& call, Waiting waiting
               .signature = signature,
               .carried = {reinterpret_cast<const char*>(call.carried.data()), call.carried.size()}},
       .deadline = call.deadline,
-      .polls = waiting == Waiting::spin && policy_.spins(),
+      .polls = !policy_.spins()            ? Duration()
+               : waiting == Waiting::sleep ? Duration(kShortPolls)
+                                           : Duration(kPolls),
       .counts = counts};
 }
 
@@ -214,9 +218,9 @@ bool MeshControl::await_carried(const Entrance& entrance, Deadline start) {
 }
 
 // Past the deadline, in short naps.
-void MeshControl::wait_for_news(Deadline start, bool polls, Deadline deadline) {
+void MeshControl::wait_for_news(Deadline start, Duration polls, Deadline deadline) {
   const auto now = steady_clock::now();
-  if (polls && now < start + kPolls) return pause_between_polls(now - start);
+  if (now < start + polls) return pause_between_polls(now - start);
   WaitLook::due();
   const Duration nap = waiting_ > 1 ? kShortNap : kNap;
   mesh_.wait(std::clamp<Deadline>(deadline, now + kShortNap, now + nap));
@@ -338,7 +342,7 @@ std::shared_ptr<const Failure> MeshControl::barrier(Deadline deadline) {
   return enter({.gate = Gate::barriers,
                 .own = {.sequence = round},
                 .deadline = deadline,
-                .polls = policy_.spins()});
+                .polls = policy_.spins() ? Duration(kPolls) : Duration()});
 }
 
 // A slot of this rank is free once its call is compared: the row has it until then.
@@ -374,9 +378,21 @@ Failure MeshControl::late(const Signature& signature, std::uint64_t sequence,
                           std::string_view phase) {
   const std::vector<int> missing = behind(signature, sequence);
   Failure failure = deadline_passed(signature, sequence, phase, missing);
-  // Where all have come, one of them may have stopped since.
-  return missing.empty() ? name_not_running(std::move(failure), members_)
-                         : name_not_running(std::move(failure), members_, missing);
+  if (!missing.empty()) return name_not_running(std::move(failure), members_, missing);
+  // All have come, but one of them may have stopped since.
+  failure = name_not_running(std::move(failure), members_);
+  if (failure.rank >= 0) return failure;
+  for (const int neighbour : neighbours_) {
+    if (!is_silent(neighbour)) continue;
+    failure.message += fmt::format("; {} has been silent for {} s", name_of(neighbour),
+                                   kSilence / std::chrono::seconds(1));
+    const Member& silent = members_[static_cast<std::size_t>(neighbour)];
+    failure.rank = silent.rank;
+    failure.host = silent.host;
+    failure.pid = silent.pid;
+    break;
+  }
+  return failure;
 }
 
 // The ranks that have not come to this call.

@@ -392,7 +392,7 @@ Failure MeshControl::lost(const Mesh::Loss& loss) const {
     case Mesh::Loss::Kind::corrupt:
       return failure_about(
           neighbour, Code::corrupt,
-          fmt::format("the connection with {} is of no use: {}", name_of(neighbour), loss.why));
+          fmt::format("the connection with {} is unusable: {}", name_of(neighbour), loss.why));
     case Mesh::Loss::Kind::cut_off:
       break;
   }

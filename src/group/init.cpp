@@ -22,6 +22,7 @@
 #include "src/base/timeouts.h"
 #include "src/group/bootstrap.h"
 #include "src/group/group_state.h"
+#include "src/net/network.h"
 #include "src/net/token_file.h"
 #include "src/net/url.h"
 #include "src/recorder/dump.h"
@@ -237,6 +238,9 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
         launch.launcher == "torchrun" && env("TORCHELASTIC_USE_AGENT_STORE") == "True";
     const auto port = env_integer("MASTER_PORT", 1, is_taken ? 65534 : 65535);
     if (!port) throw InvalidArgument("MASTER_ADDR is set but MASTER_PORT is not");
+    if (place.rank == 0 && launch.local_size < place.size)
+      if (const std::string doubt = doubt_about(*address); !doubt.empty())
+        log(LogLevel::warn, "MASTER_ADDR={}: {} give a numeric address", *address, doubt);
     place.ends_with_rank_0 = true;
     place.store = meet_by_tcp(*address, static_cast<int>(*port) + (is_taken ? 1 : 0),
                               place.rank == 0, token, timeout);

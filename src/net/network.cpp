@@ -175,6 +175,16 @@ std::string address_for_others(std::span<const std::string> hosts) {
                               host_name(), fmt::join(hosts, ", "))});
 }
 
+std::string doubt_about(const std::string& name) {
+  std::string problem;
+  const std::vector<Address> addresses = try_to_resolve(name, 0, problem);
+  if (name == "localhost" || addresses.empty() || !addresses.front().is_loopback() ||
+      addresses.front().host() == without_brackets(name))
+    return {};
+  return fmt::format("{} is {} on this host, which no other host can reach: mend /etc/hosts, or",
+                     name, addresses.front().host());
+}
+
 void choose_congestion_control(int fd) {
   const auto name = env("C10D_NET_CONGESTION");
   if (!name || ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name->data(),

@@ -63,6 +63,7 @@ struct Stack {
 
 class StackPool {
  public:
+  StackPool() { free_.reserve(kPooledStacks); }  // give_back() must not fail
   Stack take() {
     {
       MutexLock lock(mutex_);
@@ -74,10 +75,13 @@ class StackPool {
     }
     void* base = mmap(nullptr, kStackBytes + page_bytes(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (base == MAP_FAILED || mprotect(base, page_bytes(), PROT_NONE) != 0)
+    if (base == MAP_FAILED || mprotect(base, page_bytes(), PROT_NONE) != 0) {
+      const int error = errno;
+      if (base != MAP_FAILED) munmap(base, kStackBytes + page_bytes());
       throw_failure({.code = Code::out_of_resources,
                      .message = fmt::format("no memory for a stack of {} bytes: {}", kStackBytes,
-                                            error_text(errno))});
+                                            error_text(error))});
+    }
     return {static_cast<std::byte*>(base)};
   }
   void give_back(Stack stack) {

@@ -50,10 +50,23 @@ class Bench(Case):
             self.assertLess(int(network[1]), 20_000)  # less than 10 us on an idle host
             self.assertGreater(float(network[2]), 0.01)
             self.assertEqual("names none that applies" in run.out, forced == "halving", run.out)
+            self.assertIn("values     1 of each host for a sum, 1 times its bytes\n", run.out)
         for words in (("broadcast", "1M"), ("all_reduce", "8")):
             run = self.c10d_run(*explain, *words)
             self.assertEqual(run.end(), 0, run.err)
             self.assertIn("one way", run.out)
+
+    def test_explain_names_the_values_that_a_placement_costs(self):
+        # Parts of the tree over 4 ranks that are on the second host: ranks 1, and 2 to 3.
+        for dtype, times in (("f32", 2), ("f16", 4)):
+            explain = self.bench("explain", "all_reduce", "32M", "--dtype", dtype,
+                                 hosts=self.hosts(1, 3))
+            self.assertIn(f"values     2 of each host for a sum, {times} times its bytes: one, "
+                          "where", explain.out)
+            self.assertNotIn("for each sum of floats", explain.err)
+        # Of 7, ranks 1, 2 to 3 and 4 to 6.
+        explain = self.bench("explain", "all_reduce", "32M", hosts=self.hosts(1, 6))
+        self.assertIn("a host sends up to 3 values for each sum of floats", explain.err)
 
     def test_gloo_and_its_raw_peer_are_compared_over_two_hosts(self):
         lines = self.lines("compare", "-B", "gloo,raw:gloo", "all_reduce", "all_gather", "barrier",
@@ -128,10 +141,11 @@ class Bench(Case):
 
 class Mpi(Case):
     def test_mpi_and_its_raw_peer_are_compared_over_two_hosts(self):
-        lines = self.lines("compare", "-B", "mpi,raw:mpi,raw:gloo", "all_reduce", "-s", "12,240K",
+        columns = ("native", "mpi", "raw:mpi", "raw:gloo")
+        lines = self.lines("compare", "-B", ",".join(columns), "all_reduce", "-s", "12,240K",
                            start=self.mpirun)
         cells = [line for line in lines if line["t"] == "cell"]
-        for backend in ("mpi", "raw:mpi", "raw:gloo"):
+        for backend in columns:
             self.assertEqual({cell["bytes"] for cell in cells if cell["backend"] == backend},
                              {12, 245760})
         self.assertEqual({cell["wrong"] for cell in cells}, {0})

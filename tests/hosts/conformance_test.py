@@ -50,6 +50,12 @@ class SeveralOnAHost(Conformance):
         self.check(1, 3)
 
 
+class ManyOnAHost(Conformance):
+    def test_three_and_four_ranks_on_each(self):
+        for count, forced in ((3, "one_shot"), (4, "two_shot")):
+            self.check(count, count, forced=forced, one_in=4)
+
+
 class TwoNetworks(Conformance, test_bed.TwoNetworks):
     def test_one_rank_on_each(self):
         self.check(1, 1, more=("-x", f"C10D_NET_INTERFACE={self.NETWORKS}"))
@@ -64,10 +70,12 @@ class FourHosts(Conformance):
 
     def test_one_rank_on_each(self):
         self.check(1, 1, 1, 1, one_in=2)
-        self.check(1, 1, 1, 1, forced="halving", only="all_reduce")
+        for op in ("all_reduce", "reduce_scatter"):
+            self.check(1, 1, 1, 1, forced="halving", only=op)
 
     def test_two_ranks_on_each(self):
-        self.check(2, 2, 2, 2, forced="halving,overlap", only="all_reduce")
+        for op in ("all_reduce", "reduce_scatter"):
+            self.check(2, 2, 2, 2, forced="halving,overlap", only=op)
 
     def test_sixteen_ranks_on_each(self):
         self.check(16, 16, 16, 16, one_in=10, tests="ResultsAreRight")
@@ -103,5 +111,6 @@ if __name__ == "__main__":
     # Debian's MPICH, 4.0.2 over TCP of UCX, now and then stops in MPI_Finalize for ever where two
     # ranks share a host; so does a program of MPI alone, one run in eight.
     test_bed.run(*{"mpich": [Conformance],
-                   "native": [SeveralOnAHost, TwoNetworks, ThreeHosts, FourHosts, EightHosts]}.get(
+                   "native": [SeveralOnAHost, ManyOnAHost, TwoNetworks, ThreeHosts, FourHosts,
+                              EightHosts]}.get(
         LAUNCHER, [SeveralOnAHost]))

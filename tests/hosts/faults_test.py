@@ -3,9 +3,9 @@
 """What ranks say when something happens to one of them, to their host or to the cable:
 faults_test.py PROGRAMS BACKEND
 
-Two hosts with two ranks each, or three, started by hand: rank 0 serves the store, and no launcher
-ends anybody. The hosts are network namespaces, joined by cables that the test lays. Exits with 77
-where it may not. The times are printed; what bounds them here is for busy machines.
+Two hosts with one rank or two each, or three hosts, started by hand: rank 0 serves the store, and
+no launcher ends anybody. The hosts are network namespaces, joined by cables that the test lays.
+Exits with 77 where it may not. The times are printed; what bounds them here is for busy machines.
 """
 import os
 import re
@@ -24,27 +24,33 @@ CUT_BY = 6.0   # and a host that is cut off
 
 
 class Job(test_bed.TwoHosts):
-    """Of two ranks on each host."""
+    """Of as many ranks on each host."""
+    PER_HOST = 2
 
     def setUp(self):
         super().setUp()
-        self.size = 2 * len(self.ADDRESSES)
+        self.size = self.PER_HOST * len(self.ADDRESSES)
         self.ranks = []
 
-    def job(self, what):
-        """Starts it, and returns when the group stands."""
+    def host_of(self, rank):
+        return rank // self.PER_HOST
+
+    def job(self, what, resident=None):
+        """Starts it, and returns when the group stands. `resident`: MiB, by rank."""
         (self.folder / "over").touch()
         for rank in self.ranks:  # of the job before
             rank.end()
         for left in [self.folder / "over", *self.folder.glob("*-*")]:
             left.unlink()
         self.ranks = [
-            self.start([*self.namespaces[rank // 2].enter, PROGRAMS / "hosts-rank", self.folder,
-                        what],
-                       RANK=str(rank), WORLD_SIZE=str(self.size), LOCAL_RANK=str(rank % 2),
-                       LOCAL_WORLD_SIZE="2", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
+            self.start([*self.namespaces[self.host_of(rank)].enter, PROGRAMS / "hosts-rank",
+                        self.folder, what],
+                       RANK=str(rank), WORLD_SIZE=str(self.size),
+                       LOCAL_RANK=str(rank % self.PER_HOST), LOCAL_WORLD_SIZE=str(self.PER_HOST),
+                       MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
                        C10D_TOKEN_FILE=str(self.token), C10D_BACKEND=BACKEND,
-                       C10D_TIMEOUT="60", C10D_NATIVE_HOSTS_PLAN="overlap")
+                       C10D_TIMEOUT="60", C10D_NATIVE_HOSTS_PLAN="overlap",
+                       RESIDENT=str((resident or {}).get(rank, 0)))
             for rank in range(self.size)]
         self.pids = [int(self.await_text(f"ready-{rank}")) for rank in range(self.size)]
 
@@ -75,9 +81,9 @@ class Job(test_bed.TwoHosts):
         print(f"{self.id().rpartition('.')[2]}{about_it}: named after {times} ms")
         return failures
 
-    def expect_death(self, what, *victims):
-        """All others name one of those who are killed."""
-        self.job(what)
+    def expect_death(self, what, *victims, resident=0):
+        """All others name one of those who are killed, which have so many MiB of memory."""
+        self.job(what, dict.fromkeys(victims, resident))
         failures = self.failures_after(
             lambda: [os.kill(self.pids[victim], signal.SIGKILL) for victim in victims],
             [rank for rank in range(self.size) if rank not in victims], f", {what}")
@@ -87,7 +93,8 @@ class Job(test_bed.TwoHosts):
             self.assertIn(about, victims, text)
             if len(victims) == 1:  # else a store that is slow may not decide who was first
                 self.assertEqual(len(named), 1, failures)
-            self.assertIn(f"rank {about}", text)
+            self.assertIn(f"rank {about} (host {self.NAMES[self.host_of(about)]}, "
+                          f"pid {self.pids[about]})", text)
             self.assertLess(seconds, DIED_BY, text)
 
     def expect_another_call(self):
@@ -132,8 +139,8 @@ class Faults(Job):
         failures = self.failures_after(self.cut_the_cable, range(self.size))
         for rank, (code, about, text, seconds) in failures.items():
             self.assertEqual(code, "peer_died", text)
-            self.assertEqual(about // 2, 1 - rank // 2, text)
-            self.assertIn(f"no answer from host {('second', 'first')[rank // 2]}", text)
+            self.assertEqual(self.host_of(about), 1 - self.host_of(rank), text)
+            self.assertIn(f"no answer from host {('second', 'first')[self.host_of(rank)]}", text)
             self.assertLess(seconds, CUT_BY, text)
 
     def test_the_cable_is_cut_in_a_small_op(self):
@@ -173,6 +180,20 @@ class Faults(Job):
         self.job("without_rank_0")
         for rank in self.ranks:
             self.assertEqual(rank.end(), 0, rank.err)
+
+
+class OneRankEach(Job):
+    """Nobody is beside a rank, to see its end at once."""
+    PER_HOST = 1
+
+    def test_a_rank_that_is_killed(self):
+        for what, victim in (("small", 1), ("large", 1), ("idle", 1), ("idle", 0)):
+            with self.subTest(what):
+                self.expect_death(what, victim, resident=50)
+
+    def test_a_rank_with_much_memory_that_is_killed(self):
+        """Its connections end when the system has taken its memory back."""
+        self.expect_death("idle", 1, resident=1024 if os.environ.get("SANITIZED") else 4096)
 
 
 class ThreeHosts(Job):
@@ -246,4 +267,4 @@ class ThreeHosts(Job):
 
 if __name__ == "__main__":
     PROGRAMS, BACKEND = Path(sys.argv[1]).resolve(), sys.argv[2]
-    test_bed.run(*[Faults, ThreeHosts][:2 if BACKEND == "native" else 1])
+    test_bed.run(*[Faults, OneRankEach, ThreeHosts][:3 if BACKEND == "native" else 2])

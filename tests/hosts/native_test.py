@@ -20,11 +20,24 @@ MUCH = 16 << 20  # bytes of hosts-rank's large ops
 
 class Native(test_bed.RanksByHand):
     def test_a_reduction_sends_each_byte_once(self):
-        # 2 (H - 1) / H of the bytes, out of each of H = 2 hosts.
+        # 2 (H - 1) / H of the bytes, out of each of H = 2 hosts, of integers.
         for per_host in ((1, 1), (2, 2), (1, 3)):
-            [sent] = self.bytes_of_a_reduction(PROGRAMS, *per_host)
-            print(f"{per_host}: {sent / MUCH:.4f} of the bytes")
-            self.assertLess(sent, 1.03 * MUCH)
+            for host in (0, 1):
+                [sent] = self.bytes_of_a_reduction(PROGRAMS, *per_host, host=host)
+                print(f"{per_host}: {sent / MUCH:.4f} of the bytes, out of host {host}")
+                self.assertLess(sent, 1.03 * MUCH)
+
+    def test_a_sum_of_floats_sends_each_value_once(self):
+        # Half of the bytes of each of its values, and half of the result.
+        for per_host, values in (((1, 1), (1, 1)), ((2, 2), (1, 1)), ((3, 3), (2, 2)),
+                                 ((1, 3), (1, 2)), ((1, 6), (1, 3))):
+            for host in (0, 1):
+                [sent] = self.bytes_of_a_reduction(PROGRAMS, *per_host, host=host,
+                                                   what="counted_float")
+                expected = (values[host] + 1) / 2
+                print(f"{per_host}: {sent / MUCH:.4f} of the bytes, out of host {host}, of "
+                      f"{expected}")
+                self.assertLess(sent, 1.03 * expected * MUCH)
 
     def test_large_ops_overlap(self):
         for per_host in ((2, 2), (3, 1), (2, 3)):
@@ -95,6 +108,19 @@ class Native(test_bed.RanksByHand):
 
 class FourHosts(test_bed.RanksByHand):
     ADDRESSES = tuple(f"10.77.0.{host}" for host in range(1, 5))
+
+    def test_the_rank_that_is_stopped_is_named_by_all(self):
+        """Not those that wait for it, and then for each other."""
+        ranks = self.start_ranks(PROGRAMS, "large", 1, 1, 1, C10D_TIMEOUT="3")
+        for rank in range(len(ranks)):
+            self.await_file(f"ready-{rank}", ranks)
+        pid = int((self.folder / "ready-2").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        for rank in ranks[:2]:
+            self.assertEqual(rank.end(), 1)
+            self.assertRegex(rank.err, "(?m)^[0-9]+ timed_out 2 .*rank 2 \\(host third, pid")
+        os.kill(pid, signal.SIGKILL)
+        ranks[2].end()
 
     def test_large_ops_overlap(self):
         for forced in ("overlap", "overlap,one_shot"):

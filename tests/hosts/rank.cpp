@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One rank of a job over several hosts that something happens to: hosts-rank FOLDER WHAT. It writes
 // its pid into FOLDER/ready-RANK once the group stands, and what came of it into FOLDER/said-RANK:
-// "ok", or what failed and when, by the wall clock. `held`: rank 0 does not call the others of a
-// native group before FOLDER/go is there.
+// "ok", or what failed and when, by the wall clock. `idle`: into FOLDER/took-RANK, in how many
+// seconds the group was made. `held`: rank 0 does not call the others of a native group before
+// FOLDER/go is there. RESIDENT: MiB of memory that it has.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -163,6 +164,46 @@ void make_another_call(const ProcessGroup& group, const std::string& kind) {
     group.all_reduce(data);
 }
 
+// As many bytes of each dtype.
+void reduce_counted(const ProcessGroup& group, const std::string& what) {
+  constexpr std::size_t kBytes = kMuch * sizeof(std::int64_t);
+  if (what == "counted_half") {
+    std::vector<std::uint16_t> zeros(kBytes / sizeof(std::uint16_t));
+    group.all_reduce(View(zeros.data(), zeros.size(), DType::f16));
+  } else if (what == "counted_float") {
+    std::vector<float> ones(kBytes / sizeof(float), 1);
+    group.all_reduce(ones);
+    if (ones.front() != static_cast<float>(group.size()) || ones.back() != ones.front())
+      throw std::runtime_error("a wrong result passed as right");
+  } else {
+    reduce(group, kMuch);
+  }
+}
+
+// Once, of a few elements.
+void run_each_op(ProcessGroup& group) {
+  const auto size = static_cast<std::size_t>(group.size());
+  const std::vector<std::size_t> counts(size, 1);
+  std::vector<float> one{1}, result{0}, all(size, 1), results(size);
+  group.all_reduce(result, one);
+  group.broadcast(one, 0);
+  group.all_gather(results, one);
+  group.all_gather_v(results, one, counts);
+  group.reduce_scatter(result, all);
+  group.reduce_scatter_v(result, all, counts);
+  group.reduce(result, one, 0);
+  group.scan(result, one);
+  group.exscan(result, one);
+  group.gather(results, one, 0);
+  group.gather_v(results, one, counts, 0);
+  group.scatter(result, all, 0);
+  group.scatter_v(result, all, counts, 0);
+  group.all_to_all(results, all);
+  group.all_to_all_v(results, all, counts, counts);
+  group.barrier();
+  pass_on(group, 1);
+}
+
 void run(ProcessGroup& group, const std::filesystem::path& folder, const std::string& what) {
   const std::filesystem::path over = folder / "over";
   if (what == "slow") {
@@ -194,13 +235,13 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
   } else if (what == "garbage") {
     if (group.rank() + 1 == group.size()) send_garbage();
     reduce(group, kMuch);  // all ranks carry a part of it
-  } else if (what == "once" || what == "counted") {
-    if (what == "counted") await(folder / "go", [] {});
+  } else if (what == "each op") {
+    run_each_op(group);
+  } else if (what == "once") {
     reduce(group, kMuch);
-  } else if (what == "counted_half") {  // as many bytes of f16
+  } else if (what.starts_with("counted")) {
     await(folder / "go", [] {});
-    std::vector<std::uint16_t> zeros(kMuch * sizeof(std::int64_t) / sizeof(std::uint16_t));
-    group.all_reduce(View(zeros.data(), zeros.size(), DType::f16));
+    reduce_counted(group, what);
   } else if (what == "late") {
     if (group.rank() + 1 == group.size()) std::this_thread::sleep_for(std::chrono::seconds(3));
     reduce(group, kMuch);
@@ -246,9 +287,13 @@ int main(int argc, char** argv) {
     return fmt::format("{} {} {} {}", now(), to_string(error.code()), error.failure().rank,
                        error.what());
   };
+  static const std::vector<char> resident(std::stoull(env("RESIDENT").value_or("0")) << 20U, 'r');
   std::string said = "ok";
   try {
+    const auto began = std::chrono::steady_clock::now();
     ProcessGroup group = init_process_group(options_of(rank, folder, what));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    if (what == "idle") write(folder / fmt::format("took-{}", rank), std::to_string(took.count()));
     group.barrier();
     write(folder / fmt::format("ready-{}", rank), std::to_string(getpid()));
     try {

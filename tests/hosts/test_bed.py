@@ -4,6 +4,7 @@ network namespaces of this machine."""
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,14 @@ from pathlib import Path
 
 DEADLINE = 90  # seconds of one program
 SKIPPED = 77
+# Makes a device, and hands over the packets that are sent to it.
+TUN = """
+import fcntl, socket, struct, sys
+device = open("/dev/net/tun", "r+b", buffering=0)
+TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454ca, 1, 0x1000
+fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"cable", IFF_TUN | IFF_NO_PI))
+socket.send_fds(socket.socket(fileno=int(sys.argv[1])), [b"."], [device.fileno()])
+"""
 
 
 def environment(**more):
@@ -142,7 +151,7 @@ class TwoHosts(Case):
             namespace.do("ip", "link", "set", "cable", "up")
         for namespace in self.namespaces:
             namespace.do("timeout", str(DEADLINE), "sh", "-c",
-                         "until grep -q up /sys/class/net/cable/operstate; do :; done")
+                         "until grep -q 1 /sys/class/net/cable/carrier; do :; done")
 
     def lay_cables_to_a_switch(self, cable):
         self.switch = self.namespace("switch")
@@ -164,6 +173,24 @@ class TwoHosts(Case):
     def lay_cable(namespace, other, end="cable", name="cable"):
         namespace.do("ip", "link", "add", name, "type", "veth", "peer", "name", end, "netns",
                      str(other.keeper.pid))
+
+    def lay_slow_cable(self, delay, *namespaces):
+        """That delays packets for so many seconds, each way."""
+        devices = []
+        for namespace in namespaces:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with ours, theirs:
+                made = self.start([*namespace.enter, sys.executable, "-c", TUN, theirs.fileno()],
+                                  pass_fds=[theirs.fileno()])
+                theirs.close()
+                _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+                made.end()
+                if not fds:
+                    self.skipTest(f"no TUN device can be made here: {made.err[-200:]}")
+            devices += fds
+            self.addCleanup(os.close, fds[0])
+        self.start([sys.executable, "-B", Path(__file__).with_name("slow_cable.py"), delay,
+                    *devices], pass_fds=devices)
 
     def hosts(self, *ranks):
         """As -H of c10d-run takes them; one rank on each unless told."""
@@ -229,9 +256,10 @@ class TwoHosts(Case):
                               "1460")
         self.namespaces[0].do("ip", "link", "set", "cable", "gso_max_segs", "1")
 
-    def bytes_on_the_cable(self, cable="cable"):
+    def bytes_on_the_cable(self, cable="cable", host=0):
+        """That the host has sent on it."""
         counter = f"/sys/class/net/{cable}/statistics/tx_bytes"
-        return int(subprocess.check_output([*self.namespaces[0].enter, "cat", counter]))
+        return int(subprocess.check_output([*self.namespaces[host].enter, "cat", counter]))
 
     def swallow(self, host, ways):
         """All that comes from a host to the switch ("out"), or leaves it for the host ("in"), and
@@ -265,23 +293,24 @@ class RanksByHand(TwoHosts):
                             "--inh-caps=-all", programs / "hosts-rank", self.folder, what],
                            RANK=str(rank), WORLD_SIZE=str(len(hosts)),
                            LOCAL_RANK=str(hosts[:rank].count(host)),
-                           LOCAL_WORLD_SIZE=str(per_host[host]), MASTER_ADDR=self.ADDRESSES[0],
-                           MASTER_PORT=str(self.PORT), C10D_TOKEN_FILE=str(self.token),
-                           C10D_BACKEND="native", **more)
+                           LOCAL_WORLD_SIZE=str(per_host[host]), MASTER_PORT=str(self.PORT),
+                           C10D_TOKEN_FILE=str(self.token),
+                           **{"MASTER_ADDR": self.ADDRESSES[0], "C10D_BACKEND": "native", **more})
                 for rank, host in enumerate(hosts)]
 
-    def bytes_of_a_reduction(self, programs, *per_host, cables=("cable",), what="counted", **more):
-        """That leave the first host on each cable for one large all_reduce, once the group
-        stands."""
+    def bytes_of_a_reduction(self, programs, *per_host, cables=("cable",), what="counted", host=0,
+                             **more):
+        """That leave a host on each cable for one large all_reduce, once the group stands."""
         ranks = self.start_ranks(programs, what, *per_host, **more)
         for rank in range(len(ranks)):
             self.await_file(f"ready-{rank}", ranks)
-        before = [self.bytes_on_the_cable(cable) for cable in cables]
+        before = [self.bytes_on_the_cable(cable, host) for cable in cables]
         (self.folder / "go").touch()
         self.end_well(ranks)
         for left in [self.folder / "go", *self.folder.glob("ready-*")]:
             left.unlink()
-        return [self.bytes_on_the_cable(cable) - count for cable, count in zip(cables, before)]
+        return [self.bytes_on_the_cable(cable, host) - count
+                for cable, count in zip(cables, before)]
 
     def end_well(self, ranks):
         for rank in ranks:

@@ -110,8 +110,8 @@ BAD = {
         {"src/base/thing.cpp": SPDX + "int x;\n" * 801}, "a file of 801 lines of code, limit 800"),
     "a long script": ({"tests/long.py": CMAKE + "x = 1\n" * 801}, "long.py:1: a file of 801 lines"),
     "a long public header": (
-        {"include/c10d/thing.h": HEADER + "struct X;\n" * 150},
-        "a public header of 151 lines of code, limit 150"),
+        {"include/c10d/thing.h": HEADER + "struct X;\n" * 200},
+        "a public header of 201 lines of code, limit 200"),
     "a header of users that includes one of backends": (
         {"include/c10d/group.h": HEADER + '#include "c10d/spi/backend.h"\n',
          "include/c10d/spi/backend.h": HEADER},
@@ -158,6 +158,13 @@ BAD = {
         "ci.yml:2: runs someone/cmake@v1"),
     "a command in a container": (
         {"Dockerfile": CMAKE + "RUN apt-get install cmake\n"}, "Dockerfile:2: runs apt-get"),
+    "a long README": ({"README.md": "x\n" * 181}, "README.md:1: 181 lines, limit 180"),
+    "an op that C does not have": (
+        {"include/c10d/op_traits.h": HEADER + '      {twist,  "twist",  no},\n',
+         "include/c10d/process_group.h": HEADER + "void twist(int);\n",
+         "include/c10d/c/ops.h": HEADER + "int c10d_twists(int);\n",
+         "python/c10d/_c10d.pyi": CMAKE + "def twist(self, x): ...\n"},
+        "ops.h:1: there is no twist"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
     "a dead link behind code": (
         {"README.md": "```cpp\n[](auto x)\n```\n[x](docs/none.md)\n"},
@@ -169,7 +176,7 @@ LONG = {
     "a file": ({"src/base/thing.cpp": USES_LOG + "int x;\n" * 400},
                "thing.cpp:1: warning: a file of 401 lines of code, limit 800"),
     "a public header": ({"include/c10d/thing.h": HEADER + "struct X;\n" * 120},
-                        "thing.h:1: warning: a public header of 121 lines of code, limit 150"),
+                        "thing.h:1: warning: a public header of 121 lines of code, limit 200"),
     "a function": ({"src/base/thing.cpp": USES_LOG + "int f(int x) {\n" + "  ++x;\n" * 59 + "}\n"},
                    "thing.cpp:3: warning: a function of 61 lines of code, limit 70"),
 }

@@ -64,6 +64,31 @@ def pending():
     print("end", flush=True)
 
 
+def futures():
+    """A forked child has none of the threads that serve futures."""
+    def pass_on():
+        if dist.get_rank() == 1:
+            time.sleep(0.2)  # so that what hangs on the future of rank 0 needs a thread
+        done = dist.all_reduce(torch.ones(2), async_op=True).get_future().then(lambda f: f.value())
+        return done.wait()[0].tolist()
+
+    pass_on()
+    dist.destroy_process_group()
+    child = os.fork()
+    if child == 0:
+        dist.init_process_group(BACKEND, init_method=f"file://{FOLDER}/second", rank=rank,
+                                world_size=2)
+        print(f"child: {pass_on()}", flush=True)
+        dist.destroy_process_group()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def dropped():
+    """Nobody waits for an op that fails."""
+    dist.all_reduce(torch.ones(4, dtype=torch.float32 if rank else torch.float64), async_op=True)
+
+
 def aborted():
     backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     if rank == 0:

@@ -44,6 +44,16 @@ class Failures(unittest.TestCase):
         self.assertEqual(output.count("end"), 2, output)
         self.assertLess(seconds, 20, output)
 
+    def test_a_forked_child_has_futures_of_its_own(self):
+        code, output, _ = job("futures")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(len(re.findall(r"child: \[2.0, 2.0\]", output)), 2, output)
+
+    def test_a_failure_that_nobody_waits_for_is_logged(self):
+        _, output, _ = job("dropped")
+        said = re.findall("an op whose Work was dropped failed: .*f64 x 4", output)
+        self.assertEqual(len(said), 2, output)
+
     def test_abort_ends_the_ops_of_all_ranks(self):
         import torch
         if torch.__version__.startswith("1."):

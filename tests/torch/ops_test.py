@@ -176,6 +176,34 @@ class Ops(unittest.TestCase):
             self.same(outputs[r][0], of(r, 3))
             self.same(outputs[r][1], of(r, 2))
 
+    @unittest.skipIf(torch.__version__.startswith("1."), "PyTorch 1 coalesces lists only")
+    def test_coalesced_ops_with_counts(self):
+        def splits(of_rank):
+            return [of_rank + r + 1 for r in range(size)]
+
+        count = sum(splits(rank))
+        outputs = [torch.empty(count) for _ in range(4)]
+        lists = [[torch.empty(n) for n in splits(rank)] for _ in range(4)]
+        sent = torch.cat([torch.full((n,), 10. * rank + r) for r, n in enumerate(splits(rank))])
+        with dist.distributed_c10d._coalescing_manager(device=torch.device("cpu")):
+            for output, chunks in zip(outputs, lists):
+                dist.all_to_all_single(output, sent, splits(rank), splits(rank), async_op=True)
+                dist.all_to_all(chunks, list(sent.split(splits(rank))), async_op=True)
+        came = [torch.full((n,), 10. * r + rank) for r, n in enumerate(splits(rank))]
+        for output, chunks in zip(outputs, lists):
+            self.same(output, torch.cat(came))
+            for chunk, expected in zip(chunks, came):
+                self.same(chunk, expected)
+        # One that is refused ends the coalescing: none of its ops has started.
+        with self.assertRaisesRegex(Exception, "avg needs a floating point dtype"):
+            group = dist.distributed_c10d._get_default_group()
+            group._start_coalescing(torch.device("cpu"))
+            dist.all_reduce(torch.ones(3), async_op=True)
+            dist.all_reduce(torch.ones(3, dtype=torch.int32), op=dist.ReduceOp.AVG, async_op=True)
+        x = of(rank, 3)
+        dist.all_reduce(x)
+        self.same(x, sum(all_of(3)))
+
     def test_work(self):
         x = of(rank, 4, 3).t()
         work = dist.all_reduce(x, async_op=True)

@@ -51,7 +51,7 @@ void print_text(const CheckpointInfo& info) {
 }
 
 int checkpoint(int argc, char** argv) {
-  CLI::App app("Looks into checkpoints and makes one file of one.", "c10d-checkpoint");
+  CLI::App app("Inspects, verifies and consolidates checkpoints.", "c10d-checkpoint");
   app.footer(
       "Examples:\n"
       "  c10d-checkpoint inspect run                        step, epoch and tensors of the latest\n"

@@ -36,8 +36,8 @@ int print_record(const std::vector<pid_t>& processes, std::size_t last, bool jso
   const std::vector<GroupRecord> groups = attach(processes);
   if (groups.empty()) {
     fmt::print(stderr,
-               "c10d-info: no group in process {} or below it that this user may read: it has "
-               "ended, or is in none yet, or belongs to somebody else\n",
+               "c10d-info: no readable group in process {} or its children: it has ended, has not "
+               "joined a group, or belongs to another user\n",
                fmt::join(processes, ", "));
     return 1;
   }

@@ -118,8 +118,9 @@ class Doctor {
     check_mtus();
     for (const Peer& peer : peers_)
       if (peer.has_answered && !peer.answers)
-        mend(fmt::format("{}: answers no longer: look at the agent, and at its name server",
-                         peer.host));
+        mend(fmt::format(
+            "{}: stopped answering: check the agent's command and how the host resolves names",
+            peer.host));
     if (to_mend_ == 0) fmt::print("all is well\n");
     return to_mend_ == 0 ? 0 : 1;
   }

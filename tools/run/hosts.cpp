@@ -17,6 +17,7 @@
 #include "c10d/error.h"
 #include "src/launch/spawn.h"
 #include "src/net/address.h"
+#include "src/net/network.h"
 #include "src/net/socket.h"
 #include "tools/run/args.h"
 
@@ -215,17 +216,9 @@ std::string printed(const std::vector<HostLine>& lines, const std::string& launc
 }
 
 std::string doubt_about(const MultiHostOptions& hosts) {
-  if (hosts.count == 1 || hosts.number != 0 || hosts.address == "localhost") return {};
-  try {
-    const Address address = resolve(hosts.address, hosts.port).front();
-    if (!address.is_loopback() || address.host() == hosts.address) return {};
-    return fmt::format(
-        "{} is {} on this host, which no other host can reach; give --master-addr "
-        "a numeric address",
-        hosts.address, address.host());
-  } catch (const DistNetworkError&) {  // the start says so
-    return {};
-  }
+  if (hosts.count == 1 || hosts.number != 0) return {};
+  const std::string doubt = c10d::doubt_about(hosts.address);
+  return doubt.empty() ? "" : doubt + " give --master-addr a numeric address";
 }
 
 }}  // namespace c10d::v0

@@ -22,7 +22,7 @@ const char* const kFooter = R"(Examples:
   c10d-run -n 4 --via mpirun ./train      mpirun starts the ranks (C10D_BACKEND: mpi)
   c10d-run -H node1:4,node2:4 ./train     on two hosts, which it reaches by ssh
   c10d-run -H node1:4,node2:4 --print-commands ./train   what to type on each host instead
-  c10d-run doctor -H node1:4,node2:4      would a job start there? else what to mend
+  c10d-run doctor -H node1:4,node2:4      check whether a job would start there
 
 Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
@@ -88,8 +88,8 @@ std::vector<OptionRow> own_rows(RawOptions& raw) {
        &raw.agent},
       {"--print-commands", "", kOwn, "print what to type on each of these hosts and exit",
        &raw.print_commands},
-      {"--token-on-stdin", "", kOwn,
-       "first line of stdin: the secret of the hosts; its end ends this", &raw.token_on_stdin},
+      {"--token-on-stdin", "", kOwn, "read the secret from stdin's first line; end with stdin",
+       &raw.token_on_stdin},
       {"-v,--verbose", "", kOwn, "say what is started and how", &raw.verbose},
       {"--version", "", kOwn, "print the version and exit", &raw.version},
   };

@@ -320,12 +320,12 @@ void check_other_launcher(const RawOptions& raw, const RunOptions& options) {
   if (raw.print_for.empty() && raw.via.empty()) return;
   const auto refuse = [&](bool given, const char* option, const char* instead) {
     if (given)
-      usage_error(fmt::format("{}: only ranks that c10d-run starts itself {}", option, instead));
+      usage_error(fmt::format("{} is for ranks that c10d-run starts itself{}", option, instead));
   };
-  refuse(raw.max_failures > 0, "--max-failures", "may go on");
+  refuse(raw.max_failures > 0, "--max-failures", "");
   refuse(options.cpu_binding != CpuBinding::none, "--bind",
-         "are bound; bind those of another launcher with its own option");
-  refuse(raw.virtual_local_rank, "--virtual-local-rank", "have it");
+         ": bind those of another launcher with its own option");
+  refuse(raw.virtual_local_rank, "--virtual-local-rank", "");
 }
 
 RunOptions settle(const RawOptions& raw, std::vector<std::string> command) {

@@ -117,7 +117,7 @@ C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendCon
 C10D_API void end_groups(std::string_view backend) noexcept;
 
 // Version of this interface. A module of another version is refused with a message.
-inline constexpr std::uint32_t kBackendAbiVersion = 11;
+inline constexpr std::uint32_t kBackendAbiVersion = 12;
 // What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It
 // has one symbol, `extern "C" const c10d::BackendModule* c10d_backend_module()`. A module whose
 // abi_version differs, or whose struct_size is smaller, is refused with a message.

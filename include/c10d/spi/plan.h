@@ -19,6 +19,8 @@ struct PlanReport {
   std::string fingerprint;          // of the groups for which measurements hold; empty: over hosts
   std::string path;                 // file of the measurements; empty: there is no folder for it
   std::string network;              // "21 us and 1.17 GB/s" between hosts; empty: on one host
+  int values = 0;                   // of each host, for one sum: over hosts, of reductions
+  double inputs = 0;                // and their bytes, as a multiple of those of the call
   bool forced = false;              // whether a variable names the option that is taken: over hosts
 };
 

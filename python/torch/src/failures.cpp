@@ -57,4 +57,15 @@ std::exception_ptr exception_of(const c10d_failure& failure) {
   }
 }
 
+void warn_of(const std::exception_ptr& error, const char* what) noexcept try {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& known) {
+    TORCH_WARN(what, ": ", known.what_without_backtrace());
+  } catch (const std::exception& other) {
+    TORCH_WARN(what, ": ", other.what());
+  }
+} catch (...) {  // a handler of warnings may throw
+}
+
 }  // namespace c10d_torch

@@ -42,6 +42,8 @@ class Invalid final : public c10::ValueError {
 };
 
 std::exception_ptr exception_of(const c10d_failure& failure);
+// Says it where nobody can be told by an exception.
+void warn_of(const std::exception_ptr& error, const char* what) noexcept;
 
 // Throws the last failure of this thread unless the call succeeded.
 inline void check(c10d_code code) {

@@ -198,9 +198,15 @@ void Group::leave(Milliseconds timeout) {
 }
 
 void Group::leave_all() {
-  const std::lock_guard lock(groups_mutex);
-  for (Group* const group : groups) group->leave(Milliseconds(1000));
-  close_threads(Milliseconds(1000));
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + Milliseconds(1000);
+  {
+    const std::lock_guard lock(groups_mutex);
+    for (Group* const group : groups)
+      group->leave(std::max(Milliseconds(1),
+                            std::chrono::duration_cast<Milliseconds>(end - steady_clock::now())));
+  }
+  close_threads(Milliseconds(5000));
 }
 
 std::uint64_t Group::getSequenceNumberForGroup() { return c10d_group_sequence(group_); }
@@ -213,11 +219,18 @@ WorkPtr Group::submit(OpType type, std::shared_ptr<Op> op, Milliseconds timeout,
   const std::lock_guard lock(mutex_);
   if (batch_ != nullptr) {
     options.batch = batch_;
-    check(start(options, static_cast<c10d_work**>(nullptr)));
+    try {
+      check(start(options, static_cast<c10d_work**>(nullptr)));
+    } catch (...) {  // it may hold buffers of this op: none of its ops is started
+      c10d_batch_free(std::exchange(batch_, nullptr));
+      batched_ = nullptr;
+      throw;
+    }
     const auto move_all = [](auto& from, auto& to) {
       std::move(from.begin(), from.end(), std::back_inserter(to));
     };
     move_all(op->buffers, batched_->buffers);
+    move_all(op->counts, batched_->counts);
     move_all(op->copies, batched_->copies);
     move_all(op->results, batched_->results);
     op = batched_;
@@ -347,10 +360,10 @@ WorkPtr Group::allgather(std::vector<Tensors>& lists, Tensors& tensors,
   const at::Tensor& tensor = only(tensors, "all_gather");
   const Tensors& list = only(lists, "all_gather");
   check_list(list, static_cast<std::size_t>(size_), tensor, "all_gather");
-  auto counts = counts_of(list);
+  auto op = op_with(list);
+  auto& counts = op->counts.emplace_back(counts_of(list));
   check_elements("the input of all_gather", tensor.numel(),
                  static_cast<std::int64_t>(counts[static_cast<std::size_t>(rank_)]));
-  auto op = op_with(list);
   const View from = input(*op, tensor), to = outputs(*op, list);
   scale(counts, from.each);
   return submit(OpType::ALLGATHER, op, opts.timeout, [&](auto& options, auto* work) {
@@ -429,10 +442,10 @@ WorkPtr Group::reduce_scatter(Tensors& tensors, std::vector<Tensors>& lists,
   const at::Tensor& tensor = only(tensors, "reduce_scatter");
   const Tensors& list = only(lists, "reduce_scatter");
   check_list(list, static_cast<std::size_t>(size_), tensor, "reduce_scatter");
-  const auto counts = counts_of(list);
+  auto op = op_with(tensors);
+  const auto& counts = op->counts.emplace_back(counts_of(list));
   check_elements("the output of reduce_scatter", tensor.numel(),
                  static_cast<std::int64_t>(counts[static_cast<std::size_t>(rank_)]));
-  auto op = op_with(tensors);
   const View from = inputs(*op, list, Use::reduced), to = output(*op, tensor, Use::reduced);
   return submit(OpType::REDUCE_SCATTER, op, opts.timeout, [&](auto& options, auto* work) {
     const c10d_reduce_op how = reduction(opts.reduceOp, options);
@@ -483,8 +496,8 @@ WorkPtr Group::alltoall_base(at::Tensor& to_tensor, at::Tensor& from_tensor,
       elements.push_back(static_cast<std::size_t>(split * row) * from.each);
     return elements;
   };
-  const auto to_counts = counts(to_tensor, to_splits);
-  const auto from_counts = counts(from_tensor, from_splits);
+  op->counts = {counts(to_tensor, to_splits), counts(from_tensor, from_splits)};
+  const auto &to_counts = op->counts[0], &from_counts = op->counts[1];
   return submit(OpType::ALLTOALL_BASE, op, opts.timeout, [&](auto& options, auto* work) {
     return to_splits.empty() && from_splits.empty() && to.count == from.count
                ? c10d_all_to_all(group_, to.data, from.data, to_counts[0], from.dtype, &options,
@@ -501,7 +514,8 @@ WorkPtr Group::alltoall(Tensors& to_list, Tensors& from_list, const ::c10d::AllT
   check_list(to_list, ranks, from_list[0], "all_to_all");
   auto op = op_with(to_list);
   const View from = inputs(*op, from_list), to = outputs(*op, to_list);
-  auto to_counts = counts_of(to_list), from_counts = counts_of(from_list);
+  op->counts = {counts_of(to_list), counts_of(from_list)};
+  auto &to_counts = op->counts[0], &from_counts = op->counts[1];
   scale(to_counts, to.each);
   scale(from_counts, from.each);
   return submit(OpType::ALLTOALL, op, opts.timeout, [&](auto& options, auto* work) {

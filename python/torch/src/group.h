@@ -106,7 +106,8 @@ class Group final : public Base {
   bool is_native() const noexcept { return is_native_; }
   // Leaves the group in good order; pending ops of this rank have that long.
   void leave(Milliseconds timeout);
-  // Ends all groups of this process that are left, within about a second.
+  // Ends all groups of this process that are left, within about a second, and waits up to five for
+  // what hangs on their futures.
   static void leave_all();
 
  private:

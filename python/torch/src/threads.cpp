@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "python/torch/src/threads.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "python/torch/src/failures.h"
 
 namespace c10d_torch {
 namespace {
@@ -26,7 +31,11 @@ struct Threads {
       auto what = std::move(waiting.front());
       waiting.pop_front();
       lock.unlock();
-      what();
+      try {
+        what();
+      } catch (...) {
+        warn_of(std::current_exception(), "what hangs on a future of c10d failed");
+      }
       what = nullptr;  // may hold Python objects
       lock.lock();
       --expected;
@@ -35,9 +44,13 @@ struct Threads {
   }
 };
 
-// Never destroyed: its threads outlive main().
+// Never destroyed: its threads outlive main(). A forked child has none of them, and another thread
+// may have held the mutex: it begins with new ones.
 Threads& threads() {
-  static auto* const all = new Threads;
+  static std::atomic<Threads*> all = [] {
+    pthread_atfork(nullptr, nullptr, [] { all = new Threads; });
+    return new Threads;
+  }();
   return *all;
 }
 

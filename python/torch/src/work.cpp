@@ -77,8 +77,10 @@ Work::Work(int rank, OpType type, std::shared_ptr<Op> op, std::uint64_t sequence
 Work::~Work() {
   if (op_.use_count() > 1 || op_->handle == nullptr) return;
   try {
-    // The buffers stay, and copies are made, without anybody who waits.
-    when_done(op_, [](Op&) {});
+    // The buffers stay, and copies are made, without anybody who waits, or asks what failed.
+    when_done(op_, [](Op& op) {
+      if (const auto error = op.error()) warn_of(error, "an op whose Work was dropped failed");
+    });
   } catch (const std::exception&) {
     c10d_work_free(std::exchange(op_->handle, nullptr));
   }

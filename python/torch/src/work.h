@@ -22,6 +22,7 @@ class Op {
   ~Op();
 
   Tensors buffers;                                     // in use until the op is done
+  std::vector<std::vector<std::size_t>> counts;        // until it is started
   std::vector<std::pair<at::Tensor, Tensors>> copies;  // after it: elements in a row, to tensors
   Tensors results;                                     // of Work::result() and the future
   c10d_work* handle = nullptr;                         // null until the op is started

@@ -40,6 +40,8 @@ constexpr std::chrono::milliseconds kHurried{500};
 
 // Until it is known that a neighbour died whose connection is refused, or ends.
 constexpr std::chrono::seconds kEvidence{1};
+// Tries of an address that does not answer: with four packets, and for as long as ARP asks for it.
+constexpr std::chrono::seconds kUnanswered{3};
 
 constexpr std::string_view kAdvice =
     "If they run, let TCP through between the hosts, at every port, and set C10D_NET_INTERFACE, on "
@@ -165,35 +167,39 @@ class Mesh::Connecting {
   [[noreturn]] void throw_late() const {
     throw_about(*missing_.begin(),
                 {.code = Code::timed_out,
-                 .message = fmt::format("no link to ranks {} came about in time; rank {} listens "
-                                        "at {}. {}",
+                 .message = fmt::format("no connection to ranks {} in time; rank {} listens at {}. "
+                                        "{}",
                                         fmt::join(missing_, ", "), mesh_.options_.rank,
                                         mesh_.listening_, kAdvice)});
   }
 
-  // Again and again while packets are lost.
+  // Again while packets are lost: what cuts this host off from the other one is known before that
+  // is over, if a network joined them.
   void call(int neighbour, const std::string& address, const Look& look) {
     const Url url = parse_url(address);
     const std::vector<Address> addresses = resolve(url.host, static_cast<std::uint16_t>(url.port));
     const auto is_about = [](const std::string& problem, int error) {
       return problem.find(error_text(error)) != problem.npos;
     };
+    const auto unreachable = [&](const std::string& why) {
+      return Failure{.code = Code::unreachable,
+                     .message = fmt::format("rank {} listened at {}, and there is no connection to "
+                                            "it: {}. {}",
+                                            neighbour, address, why, kAdvice)};
+    };
+    const Deadline answered = std::min<Deadline>(deadline_, steady_clock::now() + kUnanswered);
     std::string problem;
     Fd fd;
-    do {
+    for (;;) {
       look();
-      fd = connect_tcp(addresses, deadline_, problem);
-    } while (!fd && steady_clock::now() < deadline_ &&
-             (is_about(problem, ETIMEDOUT) || is_about(problem, EHOSTUNREACH)));
+      fd = connect_tcp(addresses, answered, problem);
+      if (fd || (!is_about(problem, ETIMEDOUT) && !is_about(problem, EHOSTUNREACH))) break;
+      if (steady_clock::now() >= answered) throw_about(neighbour, unreachable(problem));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // a router says no at once
+    }
     if (!fd && (is_about(problem, EMFILE) || is_about(problem, ENFILE)))
       throw_no_descriptor(problem);
-    if (!fd)
-      throw_unexplained(neighbour,
-                        {.code = Code::unreachable,
-                         .message = fmt::format("rank {} listened at {}, and there is no "
-                                                "connection to it: {}. {}",
-                                                neighbour, address, problem, kAdvice)},
-                        look);
+    if (!fd) throw_unexplained(neighbour, unreachable(problem), look);
     auto link = std::make_unique<Link>(mesh_.handshake_with(neighbour), mesh_.options_.rank);
     auto line = std::make_unique<Line>(neighbour, std::move(fd), std::move(link), mesh_.options_);
     write_some(line->rails, *line->link);  // who is silent may be taken for a stranger
@@ -256,10 +262,11 @@ class Mesh::Connecting {
 
   std::optional<Failure> refusal_of(int caller) const {
     if (caller < mesh_.options_.rank && missing_.count(caller) != 0) return {};
-    return Failure{.code = Code::mismatch,
-                   .message = fmt::format("rank {} waits for no call of rank {}: two processes may "
-                                          "claim that rank",
-                                          mesh_.options_.rank, caller)};
+    return Failure{
+        .code = Code::mismatch,
+        .message = fmt::format("rank {} expects no connection from rank {}: two processes "
+                               "may claim that rank",
+                               mesh_.options_.rank, caller)};
   }
 
   void move(Shaking& one, const Look& look) {
@@ -279,7 +286,7 @@ class Mesh::Connecting {
     if (line.link->state() == Link::State::open) return settle(one, std::move(early));
     const bool ended = read == Read::end || read == Read::error || write_error != 0;
     if (line.link->state() == Link::State::shaking && !ended) {
-      if (called && steady_clock::now() >= one.until) one.line.reset();
+      if (called && !one.has_spoken && steady_clock::now() >= one.until) one.line.reset();
       return;
     }
     if (read != Read::error) error = write_error;

@@ -157,7 +157,7 @@ bool HostCollective::give_up(Links::End end) {
     const std::vector<int> awaited = group_.links().awaited();
     Failure failure = control.timed_out(
         call_, fmt::format("waiting for blocks of data to or from {}", names_of(members, awaited)));
-    if (failure.rank < 0 && !awaited.empty())
+    if (failure.rank < 0 && awaited.size() == 1)  // of several, those who live wait themselves
       failure = caused_by(members[static_cast<std::size_t>(awaited.front())], std::move(failure));
     fail(cause_of(std::move(failure)));
   } else {

@@ -145,6 +145,16 @@ HostPlan make_plan(const BackendContext& context, const NetworkProfile& network,
   return plan;
 }
 
+// Each of them is sent: the placement of the ranks costs bandwidth.
+void warn_of_values(const BackendContext& context, std::size_t values) {
+  constexpr std::size_t kFew = 2;
+  if (context.rank == 0 && values > kFew)
+    log(LogLevel::warn,
+        "native: group \"{}\": a host sends up to {} values for each sum of floats. It is one "
+        "where each host has 2^k ranks, and they are neighbours (mpirun --map-by slot)",
+        context.group, values);
+}
+
 }  // namespace
 
 HostGroup::Connections HostGroup::connect(const BackendContext& context, Deadline deadline) {
@@ -224,7 +234,9 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours, Deadline dea
       plan_(make_plan(context,
                       measure_network(context, placement_.ranks_of(1).front(), links_,
                                       team_->policy(), deadline),
-                      std::move(connections_.forced))) {}
+                      std::move(connections_.forced))) {
+  warn_of_values(context, partial_sums_.ordered().most);
+}
 
 Routes HostGroup::take_routes() {
   Routes routes{.context = context_, .places = {}, .connections = std::move(connections_.messages)};

@@ -105,6 +105,7 @@ HostTraffic reduction_traffic(const Placement& placement, const PartialSums::Val
           .inputs = count * size_of(sums.inputs ? dtype : sum) * sums.most,
           .sums = count * size_of(sum),
           .results = count * size_of(dtype),
+          .values = sums.most,
           .halves = sums.halves};
 }
 
@@ -233,6 +234,10 @@ PlanReport HostPlan::report(const HostTraffic& traffic) const {
     sent += static_cast<double>(traffic.results) * others / traffic.hosts;
   report.bound_us = 2 * network_.message_us + network_.latency_us + sent * network_.us_per_byte;
   report.network = to_text(network_);
+  if (is_reduction(traffic.op) && traffic.results != 0) {
+    report.values = static_cast<int>(traffic.values);
+    report.inputs = static_cast<double>(traffic.inputs) / static_cast<double>(traffic.results);
+  }
   report.forced = forced_on(traffic).has_value();
   const std::string_view taken = name_of(find(traffic));
   std::ranges::stable_sort(report.options, [&](const PlanOption& a, const PlanOption& b) {

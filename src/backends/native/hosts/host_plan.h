@@ -27,6 +27,7 @@ struct HostTraffic {
   std::size_t inputs = 0;   // that a host has: in reductions all its partial sums
   std::size_t sums = 0;     // of one sum of several hosts' inputs
   std::size_t results = 0;  // reductions: of the whole vector
+  std::size_t values = 0;   // reductions: partial sums of a host
   bool halves = false;      // whether halving applies: see PartialSums::Values
 
   int busy_lanes() const noexcept {

@@ -52,9 +52,7 @@ PartialSums::PartialSums(const Placement& placement) {
 }
 
 bool PartialSums::has_order(DType dtype, ReduceOp::Kind kind) noexcept {
-  const bool rounds = is_floating(dtype) || is_complex(dtype);
-  return rounds && (kind == ReduceOp::sum || kind == ReduceOp::avg || kind == ReduceOp::prod ||
-                    kind == ReduceOp::premul_sum);
+  return (is_floating(dtype) || is_complex(dtype)) && rounds(kind);
 }
 
 }}}  // namespace c10d::v0::native

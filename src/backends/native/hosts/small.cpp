@@ -27,14 +27,34 @@ using Inputs = std::vector<const std::byte*>;  // by rank
 // Above, blocks between hosts are faster: two ranks on two hosts, measured.
 constexpr std::size_t kMostBytes = std::size_t{32} << 10;  // of all ranks together
 
-// Whether all ranks give as many bytes, whatever the arguments are.
-template <class T>
-constexpr bool kGivesAlike = requires(const T& op) {
-  op.output, op.input;
+// Whether all ranks give as many bytes, whatever the arguments are; finish() knows each of them.
+constexpr bool gives_alike(OpKind op) noexcept {
+  switch (op) {
+    case OpKind::all_reduce:
+    case OpKind::broadcast:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::reduce:
+    case OpKind::scan:
+    case OpKind::exscan:
+    case OpKind::gather:
+    case OpKind::scatter:
+    case OpKind::all_to_all:
+      return true;
+    case OpKind::all_gather_v:
+    case OpKind::reduce_scatter_v:
+    case OpKind::gather_v:
+    case OpKind::scatter_v:
+    case OpKind::all_to_all_v:
+    case OpKind::barrier:
+    case OpKind::send:
+    case OpKind::recv:
+      break;
+  }
+  return false;
 }
-&&!requires(const T& op) { op.counts; }
-&&!requires(const T& op) { op.input_counts; }
-&&!requires(const T& op) { op.peer; };
+template <class T>
+constexpr bool kGivesAlike = gives_alike(kKindOf<T>);
 
 template <class T>
 std::size_t bytes_given(const T& op, int size) noexcept {

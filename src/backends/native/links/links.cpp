@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <fstream>
 #include <utility>
 
 #include "src/backends/common/failures.h"
@@ -27,12 +28,24 @@ constexpr std::chrono::microseconds kSpinning{200}, kAcknowledged{100};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
 constexpr std::chrono::milliseconds kSilenceLook{100};
 
-// As large as one direction may have under way; the kernel's own growth is paced by what it saw
-// before. A process that may not have so much leaves it to the kernel.
+constexpr int kBufferBytes = 1 << 20;  // as much as one direction may have under way
+
+// What the administrator lets processes ask for.
+bool may_have_buffers(const char* limit) {
+  long bytes = 0;
+  return std::ifstream(limit) >> bytes && bytes >= kBufferBytes;
+}
+
+// The kernel's own growth is paced by what it saw before. A process that may not have so much
+// leaves it to the kernel: with less than that it would be worse off.
 void set_buffers(int fd) {
-  constexpr int kBytes = 1 << 20;
-  for (const int option : {SO_SNDBUFFORCE, SO_RCVBUFFORCE})
-    ::setsockopt(fd, SOL_SOCKET, option, &kBytes, sizeof kBytes);
+  static const bool may_send = may_have_buffers("/proc/sys/net/core/wmem_max");
+  static const bool may_receive = may_have_buffers("/proc/sys/net/core/rmem_max");
+  const auto set = [fd](int option) {
+    return ::setsockopt(fd, SOL_SOCKET, option, &kBufferBytes, sizeof kBufferBytes) == 0;
+  };
+  if (!set(SO_SNDBUFFORCE) && may_send) set(SO_SNDBUF);
+  if (!set(SO_RCVBUFFORCE) && may_receive) set(SO_RCVBUF);
 }
 
 }  // namespace

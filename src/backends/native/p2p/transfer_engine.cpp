@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "src/backends/common/failures.h"
@@ -95,11 +96,10 @@ bool TransferEngine::progress_wire(int rank) {
       wire.read([&](const Frame& frame, const std::byte* data) { deliver(rank, frame, data); });
   moved |= flush(rank);
   if (wire.state() == Wire::State::corrupt)
-    control_.fail(
-        failure_in(context_, Code::corrupt,
-                   fmt::format("the connection from rank {} to rank {} is of no more use: {}", rank,
-                               context_.rank, wire.why()),
-                   rank));
+    control_.fail(failure_in(context_, Code::corrupt,
+                             fmt::format("the connection from rank {} to rank {} is unusable: {}",
+                                         rank, context_.rank, wire.why()),
+                             rank));
   return moved;
 }
 
@@ -274,7 +274,10 @@ void TransferEngine::withdraw(Transfer& transfer) {
     // In no other queue.
   } else if (Wire* const wire = wires_.at(rank)) {
     wire->withdraw(transfer);
-    wires_.update(rank);
+    try {
+      wires_.update(rank);
+    } catch (const std::exception&) {  // no memory: of a broken group nothing more is awaited
+    }
   } else if (transfer.is_send) {
     peer_of(rank)->sends.withdraw(transfer);
   } else {

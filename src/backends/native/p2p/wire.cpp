@@ -81,8 +81,9 @@ bool Wire::is_acknowledged() {
 }
 
 void Wire::look_for_silence(Deadline now) {
-  if (state_ == State::alive && !rails_.look(now))
-    end(State::lost, "every network to it ended, or gave no answer");
+  if (state_ != State::alive || rails_.look(now)) return;
+  finish_acknowledged();  // its rank may have received all, and left
+  end(State::lost, "every network to it ended, or gave no answer");
 }
 
 bool Wire::finish_acknowledged() {
@@ -278,10 +279,9 @@ bool Wire::take_header(const Header& header) {
   }
   if (header.dtype >= kDTypeCount || header.back < back_ || header.back > spent_ ||
       !belongs(header)) {
-    end(State::corrupt,
-        fmt::format("a frame came that fits nothing: kind {}, id {}, {} of {} bytes",
-                    static_cast<std::uint32_t>(header.kind), header.id, header.length,
-                    header.total));
+    end(State::corrupt, fmt::format("an unexpected frame came: kind {}, id {}, {} of {} bytes",
+                                    static_cast<std::uint32_t>(header.kind), header.id,
+                                    header.length, header.total));
     return false;
   }
   back_ = header.back;
