@@ -54,12 +54,13 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
   const bool is_over_hosts = is_between_hosts(detect_launch());
   if (report.options.empty()) {
     if (!is_over_hosts) throw_one_way(options.op);
-    if (probe.is_root())
-      fmt::print(
-          "{} {}, {} ranks over hosts: there is one way: a small op is over with the "
-          "agreement of the ranks, others have one algorithm between hosts "
-          "(docs/native.md)\n",
-          options.op, bytes_text(options.bytes), probe.control().size());
+    if (!probe.is_root()) return 0;
+    fmt::print(
+        "{} {}, {} ranks over hosts: there is one way: a small op is over with the "
+        "agreement of the ranks, others have one algorithm between hosts "
+        "(docs/native.md)\n",
+        options.op, bytes_text(options.bytes), probe.control().size());
+    if (!report.network.empty()) print_network(report);
     return 0;
   }
   probe.open(forced, options.registered, options.bytes);

@@ -51,10 +51,9 @@ class Addresses(test_bed.RanksByHand):
         self.expect_unreachable("10.79.0.2", 2, 2, C10D_NET_INTERFACE="10.79.0.0/24")
 
     def test_there_is_no_such_interface(self):
-        for number, said in enumerate(self.fail_soon(1, 1, C10D_NET_INTERFACE="eth9")):
+        for said in self.fail_soon(1, 1, C10D_NET_INTERFACE="eth9"):
             self.assertRegex(said, r"C10D_NET_INTERFACE=eth9: no interface, address or subnet of "
-                                   rf"host {self.NAMES[number]}, which has .*"
-                                   r"\bcable 10\.77\.0\.0/24")
+                                   r"host (first|second), which has .*\bcable 10\.77\.0\.0/24")
 
     def test_a_host_takes_its_own_name_for_a_loopback_address(self):
         """As /etc/hosts of Debian says; others find the right one."""

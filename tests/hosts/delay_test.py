@@ -51,9 +51,10 @@ class FarHosts(test_bed.RanksByHand):
               for cell in map(json.loads, path.read_text().splitlines()) if cell["t"] == "cell"}
         print(us)
         trip = 2e6 * self.DELAY
-        self.assertLess(us["native", 8], 1.2 * trip / 2)  # one way
-        self.assertLess(us["native", 64 << 10], 1.5 * trip)
-        self.assertLess(us["gloo", 8] - us["raw:gloo", 8], 1.2 * trip)
+        # One way, and ranks that leave a barrier start that far from each other.
+        self.assertLess(us["native", 8], 1.2 * trip)
+        self.assertLess(us["native", 64 << 10], 2 * trip)
+        self.assertLess(us["gloo", 8] - us["raw:gloo", 8], 1.6 * trip)
 
     def test_a_killed_rank_is_named(self):
         for what in ("small", "idle"):

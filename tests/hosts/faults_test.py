@@ -44,13 +44,12 @@ class Job(test_bed.TwoHosts):
             left.unlink()
         self.ranks = [
             self.start([*self.namespaces[self.host_of(rank)].enter, PROGRAMS / "hosts-rank",
-                        self.folder, what],
+                        self.folder, what, (resident or {}).get(rank, 0)],
                        RANK=str(rank), WORLD_SIZE=str(self.size),
                        LOCAL_RANK=str(rank % self.PER_HOST), LOCAL_WORLD_SIZE=str(self.PER_HOST),
                        MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
                        C10D_TOKEN_FILE=str(self.token), C10D_BACKEND=BACKEND,
-                       C10D_TIMEOUT="60", C10D_NATIVE_HOSTS_PLAN="overlap",
-                       RESIDENT=str((resident or {}).get(rank, 0)))
+                       C10D_TIMEOUT="60", C10D_NATIVE_HOSTS_PLAN="overlap")
             for rank in range(self.size)]
         self.pids = [int(self.await_text(f"ready-{rank}")) for rank in range(self.size)]
 

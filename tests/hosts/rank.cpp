@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One rank of a job over several hosts that something happens to: hosts-rank FOLDER WHAT. It writes
-// its pid into FOLDER/ready-RANK once the group stands, and what came of it into FOLDER/said-RANK:
-// "ok", or what failed and when, by the wall clock. `idle`: into FOLDER/took-RANK, in how many
-// seconds the group was made. `held`: rank 0 does not call the others of a native group before
-// FOLDER/go is there. RESIDENT: MiB of memory that it has.
+// One rank of a job over several hosts that something happens to: hosts-rank FOLDER WHAT [MIB],
+// with so much memory beside what it needs. It writes its pid into FOLDER/ready-RANK once the group
+// stands, and what came of it into FOLDER/said-RANK: "ok", or what failed and when, by the wall
+// clock. `idle`: into FOLDER/took-RANK, in how many seconds the group was made. `held`: rank 0 does
+// not call the others of a native group before FOLDER/go is there.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -279,7 +279,7 @@ std::string now() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc < 3) return 2;
   const std::filesystem::path folder = argv[1];
   const std::string what = argv[2];
   const int rank = std::stoi(env("RANK").value_or("-1"));
@@ -287,7 +287,7 @@ int main(int argc, char** argv) {
     return fmt::format("{} {} {} {}", now(), to_string(error.code()), error.failure().rank,
                        error.what());
   };
-  static const std::vector<char> resident(std::stoull(env("RESIDENT").value_or("0")) << 20U, 'r');
+  static const std::vector<char> resident(argc == 3 ? 0 : std::stoull(argv[3]) << 20U, 'r');
   std::string said = "ok";
   try {
     const auto began = std::chrono::steady_clock::now();

@@ -110,8 +110,9 @@ HostTraffic reduction_traffic(const Placement& placement, const PartialSums::Val
 }
 
 std::string to_text(const NetworkProfile& network) {
-  return fmt::format("{:.0f} us and {:.2f} GB/s", network.latency_us + 2 * network.message_us,
-                     1e-3 / network.us_per_byte);
+  const double rate = 1e-3 / network.us_per_byte;
+  return fmt::format("{:.0f} us and {:.{}f} GB/s", network.latency_us + 2 * network.message_us,
+                     rate, rate < 0.1 ? 4 : 2);
 }
 
 std::string_view name_of(HostAlgorithm algorithm) noexcept {
@@ -226,7 +227,6 @@ PlanReport HostPlan::report(const HostTraffic& traffic) const {
       report.options.push_back(
           {std::string(name_of(algorithm)), predicted_us(algorithm, traffic, network_), false});
   }
-  if (report.options.size() < 2) return {};
   const double others = traffic.hosts - 1;
   double sent = static_cast<double>(traffic.inputs) * others;  // out of each host, at least
   if (is_reduction(traffic.op)) sent /= traffic.hosts;
@@ -237,6 +237,10 @@ PlanReport HostPlan::report(const HostTraffic& traffic) const {
   if (is_reduction(traffic.op) && traffic.results != 0) {
     report.values = static_cast<int>(traffic.values);
     report.inputs = static_cast<double>(traffic.inputs) / static_cast<double>(traffic.results);
+  }
+  if (report.options.size() < 2) {  // no choice
+    report.options.clear();
+    return report;
   }
   report.forced = forced_on(traffic).has_value();
   const std::string_view taken = name_of(find(traffic));
