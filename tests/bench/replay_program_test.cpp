@@ -105,7 +105,7 @@ TEST(ReplayProgram, SaysWhatIsNoRecord) {
        std::map<std::string, std::string>{{folder / "cut.json", "is no record, or one that is cut"},
                                           {folder.path(), "no file c10d-record-*.json"},
                                           {folder / "none.json", "cannot be read"},
-                                          {"999999999", "no group in process"},
+                                          {"999999999", "no readable group in process"},
                                           {"", "record is required"},
                                           {(folder / "cut.json") + " -B nativ", "is no record"}}) {
     const Ended ended = run("replay " + arguments);

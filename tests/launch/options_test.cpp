@@ -74,7 +74,7 @@ const Mistake kMistakes[] = {
     {{"--bind", "cores", "true"}, "--bind cores: give none, share, core, l3, numa or socket"},
     {{"--bind", "node", "true"}, "--bind node: give none"},
     {{"--bind", "numa:overload-allowed", "true"}, "--bind numa:overload-allowed: give none"},
-    {{"--bind", "core", "--via", "mpirun", "true"}, "--bind: only ranks that c10d-run starts"},
+    {{"--bind", "core", "--via", "mpirun", "true"}, "--bind is for ranks that c10d-run starts itself"},
     {{"--bind-to", "core", "true"}, "unknown option --bind-to; write --bind none, share"},
     {{"-bind-to", "core", "true"}, "unknown option -bind-to; write --bind none, share"},
     {{"-wdir", "x", "true"}, "unknown option -wdir; did you mean --wdir?"},
