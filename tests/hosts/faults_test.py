@@ -266,4 +266,4 @@ class ThreeHosts(Job):
 
 if __name__ == "__main__":
     PROGRAMS, BACKEND = Path(sys.argv[1]).resolve(), sys.argv[2]
-    test_bed.run(*[Faults, OneRankEach, ThreeHosts][:3 if BACKEND == "native" else 2])
+    test_bed.run(Faults, OneRankEach, ThreeHosts)
