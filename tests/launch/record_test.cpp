@@ -73,7 +73,8 @@ TEST_F(Record, OfAJobThatHangsIsReadFromOutsideAndShownAtItsEnd) {
 TEST_F(Record, OfAProcessThatIsInNoGroupIsAnError) {
   const Ended ended = run({.command = {C10D_INFO, "--pid", std::to_string(getpid())}});
   EXPECT_EQ(ended.code, 1);
-  EXPECT_TRUE(contains(ended.err, "no readable group in process " + std::to_string(getpid()))) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "no readable group in process " + std::to_string(getpid())))
+      << ended.err;
 }
 
 TEST_F(Record, IsKeptInAFileWhenAGroupBreaks) {
