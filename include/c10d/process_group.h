@@ -195,9 +195,9 @@ class C10D_API ProcessGroup {
   void all_gather(View output, ConstView input, CallOptions options = {}) const;
   // All-gather with a count per rank (MPI_Allgatherv): shard r of output, counts[r] elements, is
   // the input of rank r, on every rank.
-  // counts has n entries, the same on every rank, else mismatch; 0 is allowed. input has
-  // counts[rank()] elements and output the sum of counts, else InvalidArgument. In place: input is
-  // this rank's shard of output.
+  // counts has n entries, of which any may be 0; input has counts[rank()] elements, output the sum
+  // of counts, of one dtype. Else InvalidArgument, as for any overlap but in place: input is this
+  // rank's shard of output. Ranks that pass different counts get mismatch.
   void all_gather_v(View output, ConstView input, const Counts& counts,
                     CallOptions options = {}) const;
   // Reduce-scatter (MPI_Reduce_scatter_block): output on rank r is the reduction over all ranks of
@@ -213,9 +213,9 @@ class C10D_API ProcessGroup {
   }
   // Reduce-scatter with a count per rank (MPI_Reduce_scatter): output on rank r, counts[r]
   // elements, is the reduction over all ranks of shard r of their inputs.
-  // counts has n entries, the same on every rank, else mismatch; 0 is allowed. output has
-  // counts[rank()] elements and input the sum of counts, else InvalidArgument. In place: output is
-  // this rank's shard of input.
+  // counts has n entries, of which any may be 0; output has counts[rank()] elements, input the sum
+  // of counts, of one dtype. Else InvalidArgument, as for any overlap but in place: output is this
+  // rank's shard of input. Ranks that pass different counts or ReduceOps get mismatch.
   void reduce_scatter_v(View output, ConstView input, const Counts& counts,
                         ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
   // The same with ReduceOp::sum.
@@ -277,10 +277,10 @@ class C10D_API ProcessGroup {
   void gather(View output, ConstView input, int root, CallOptions options = {}) const;
   // Gather with a count per rank (MPI_Gatherv): on the root, shard r of output, counts[r] elements,
   // is the input of rank r.
-  // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. input has
-  // counts[rank()] elements and the root's output the sum of counts, else InvalidArgument. Ranks
-  // other than the root may pass an empty output: it is ignored. In place on the root: its input is
-  // its own shard of output. Throws InvalidArgument for a root out of [0, n).
+  // Every rank passes all n counts, of which any may be 0; input has counts[rank()] elements, the
+  // root's output the sum of counts. Else InvalidArgument, as for a root out of [0, n). Ranks other
+  // than the root may pass an empty output: it is ignored. In place on the root: its input is its
+  // own shard of output. Ranks that pass different counts or roots get mismatch.
   void gather_v(View output, ConstView input, const Counts& counts, int root,
                 CallOptions options = {}) const;
   // Scatter (MPI_Scatter): output on rank r is shard r of the root's input.
@@ -291,10 +291,10 @@ class C10D_API ProcessGroup {
   void scatter(View output, ConstView input, int root, CallOptions options = {}) const;
   // Scatter with a count per rank (MPI_Scatterv): output on rank r is shard r, counts[r] elements,
   // of the root's input.
-  // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. output has
-  // counts[rank()] elements and the root's input the sum of counts, else InvalidArgument. Ranks
-  // other than the root may pass an empty input: it is ignored. In place on the root: its output is
-  // its own shard of input. Throws InvalidArgument for a root out of [0, n).
+  // Every rank passes all n counts, of which any may be 0; output has counts[rank()] elements, the
+  // root's input the sum of counts. Else InvalidArgument, as for a root out of [0, n). Ranks other
+  // than the root may pass an empty input: it is ignored. In place on the root: its output is its
+  // own shard of input. Ranks that pass different counts or roots get mismatch.
   void scatter_v(View output, ConstView input, const Counts& counts, int root,
                  CallOptions options = {}) const;
   // All-to-all (MPI_Alltoall): shard s of output on rank r is shard r of the input of rank s.

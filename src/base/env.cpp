@@ -56,7 +56,8 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_NET_CONGESTION", "", "TCP's congestion control of native; else the system's."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
-    {"C10D_NATIVE_HOSTS_PLAN", "", "Between hosts: [op=]algorithm,...,overlap; rank 0 decides."},
+    {"C10D_NATIVE_HOSTS_PLAN", "",
+     "native between hosts: force [op=]algorithm,...,overlap; rank 0 decides."},
     // torchrun and what it sets.
     {"RANK", "", "torchrun: rank."},
     {"WORLD_SIZE", "", "torchrun: number of ranks."},

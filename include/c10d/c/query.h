@@ -87,7 +87,7 @@ typedef struct c10d_plan_query {
   { sizeof(c10d_plan_query), NULL, C10D_F32, 0, 0 }
 // One algorithm that a backend can take for a call. The library makes it.
 typedef struct c10d_plan_option {
-  const char* name;  // as C10D_NATIVE_PLAN takes it
+  const char* name;  // as C10D_NATIVE_PLAN takes it, between hosts C10D_NATIVE_HOSTS_PLAN
   double us;         // time that is expected on rank 0, in microseconds
   int32_t measured;  // 1: c10d-bench tune measured it; else the built-in model says so
 } c10d_plan_option;
