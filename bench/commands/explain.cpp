@@ -24,9 +24,11 @@ void print_network(const PlanReport& report) {
   fmt::print("group      over hosts: the algorithm between them\nnetwork    {}, as measured\n",
              report.network);
   if (report.values != 0)
-    fmt::print("values     {} of each host for a sum, {:.2g} times its bytes{}\n", report.values,
-               report.inputs,
-               report.values == 1 ? "" : ": one, where hosts have 2^k neighbouring ranks each");
+    fmt::print("values     up to {} of a host for each sum: {:g} times its bytes{}\n",
+               report.values, report.inputs,
+               report.values == 1
+                   ? ""
+                   : "; one, where all hosts have 2^k ranks each, which follow each other");
   fmt::print("\n");
 }
 

@@ -170,8 +170,8 @@ class C10D_API ProcessGroup {
     all_reduce(output, input, ReduceOp::sum, options);
   }
   // All-reduce of one value: returns the reduction over all ranks, the same on every rank.
-  // Every rank passes the same T and ReduceOp, else mismatch. Throws InvalidArgument where the
-  // ReduceOp makes no sense for T.
+  // Every rank passes the same T and ReduceOp, else mismatch. unsupported where the ReduceOp makes
+  // no sense for T: see why_unsupported().
   template <Element T>
   T all_reduce(T value, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const {
     all_reduce(View(&value, 1), op, options);

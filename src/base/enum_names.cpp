@@ -47,19 +47,21 @@ constexpr bool has_traits(const OpTraits& traits) {
                                           : out) &&
       (traits.agreed == AgreedCount::none) == (counts || (!in && !out));
 }
-// An op of the same shape at its place would pass that.
-static_assert(kKindOf<AllReduce> == OpKind::all_reduce && kKindOf<Scan> == OpKind::scan &&
-              kKindOf<Exscan> == OpKind::exscan &&
-              kKindOf<ReduceScatter> == OpKind::reduce_scatter &&
-              kKindOf<ReduceScatterV> == OpKind::reduce_scatter_v &&
-              kKindOf<Broadcast> == OpKind::broadcast && kKindOf<Scatter> == OpKind::scatter &&
-              kKindOf<Gather> == OpKind::gather && kKindOf<GatherV> == OpKind::gather_v &&
-              kKindOf<ScatterV> == OpKind::scatter_v && kKindOf<Reduce> == OpKind::reduce &&
-              kKindOf<AllGather> == OpKind::all_gather &&
-              kKindOf<AllGatherV> == OpKind::all_gather_v &&
-              kKindOf<AllToAll> == OpKind::all_to_all &&
-              kKindOf<AllToAllV> == OpKind::all_to_all_v && kKindOf<Barrier> == OpKind::barrier &&
-              kKindOf<Send> == OpKind::send && kKindOf<Recv> == OpKind::recv);
+// has_traits() passes for another op of the same shape.
+static_assert(kKindOf<AllReduce> == OpKind::all_reduce && kKindOf<Broadcast> == OpKind::broadcast &&
+                  kKindOf<AllGather> == OpKind::all_gather &&
+                  kKindOf<AllGatherV> == OpKind::all_gather_v &&
+                  kKindOf<ReduceScatter> == OpKind::reduce_scatter &&
+                  kKindOf<ReduceScatterV> == OpKind::reduce_scatter_v &&
+                  kKindOf<Reduce> == OpKind::reduce && kKindOf<Scan> == OpKind::scan &&
+                  kKindOf<Exscan> == OpKind::exscan && kKindOf<Gather> == OpKind::gather &&
+                  kKindOf<GatherV> == OpKind::gather_v && kKindOf<Scatter> == OpKind::scatter &&
+                  kKindOf<ScatterV> == OpKind::scatter_v &&
+                  kKindOf<AllToAll> == OpKind::all_to_all &&
+                  kKindOf<AllToAllV> == OpKind::all_to_all_v &&
+                  kKindOf<Barrier> == OpKind::barrier && kKindOf<Send> == OpKind::send &&
+                  kKindOf<Recv> == OpKind::recv,
+              "an op stands at another place in Op than in OpKind");
 static_assert(
     []<std::size_t... I>(std::index_sequence<I...>) {
       return (has_traits<std::variant_alternative_t<I, Op>>(kOpTraits[I]) && ...);

@@ -382,16 +382,15 @@ Failure MeshControl::late(const Signature& signature, std::uint64_t sequence,
   // All have come, but one of them may have stopped since.
   failure = name_not_running(std::move(failure), members_);
   if (failure.rank >= 0) return failure;
-  for (const int neighbour : neighbours_) {
-    if (!is_silent(neighbour)) continue;
-    failure.message += fmt::format("; {} has been silent for {} s", name_of(neighbour),
-                                   kSilence / std::chrono::seconds(1));
-    const Member& silent = members_[static_cast<std::size_t>(neighbour)];
-    failure.rank = silent.rank;
-    failure.host = silent.host;
-    failure.pid = silent.pid;
-    break;
-  }
+  std::vector<int> silent = neighbours_;
+  std::erase_if(silent, [this](int neighbour) { return !is_silent(neighbour); });
+  if (silent.empty()) return failure;
+  failure.message += fmt::format("; silent for more than {} s: {}",
+                                 kSilence / std::chrono::seconds(1), names_of(silent));
+  const Member& named = members_[static_cast<std::size_t>(silent.front())];
+  failure.rank = named.rank;
+  failure.host = named.host;
+  failure.pid = named.pid;
   return failure;
 }
 

@@ -240,7 +240,8 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
     if (!port) throw InvalidArgument("MASTER_ADDR is set but MASTER_PORT is not");
     if (place.rank == 0 && launch.local_size < place.size)
       if (const std::string doubt = doubt_about(*address); !doubt.empty())
-        log(LogLevel::warn, "MASTER_ADDR={}: {} give a numeric address", *address, doubt);
+        log(LogLevel::warn, "MASTER_ADDR={}: {}; mend /etc/hosts, or give a numeric address",
+            *address, doubt);
     place.ends_with_rank_0 = true;
     place.store = meet_by_tcp(*address, static_cast<int>(*port) + (is_taken ? 1 : 0),
                               place.rank == 0, token, timeout);

@@ -30,7 +30,7 @@ C10D_API std::vector<Network> chosen_networks();
 C10D_API std::string address_for_others(std::span<const std::string> hosts);
 // What is wrong with the name of a host as the address at which other hosts shall reach this one:
 // it can mean a loopback address here, as Debian writes a host's own name into /etc/hosts. Empty
-// for other names, "localhost" and numeric addresses.
+// for other names, those that are not known, "localhost" and numeric addresses.
 C10D_API std::string doubt_about(const std::string& name);
 
 // Has the TCP connection `fd` take the congestion control of C10D_NET_CONGESTION, if that is set.

@@ -64,7 +64,7 @@ class Addresses(test_bed.RanksByHand):
                                      "mount --bind /dev/shm/hosts /etc/hosts")
         said = self.fail_soon(1, 1, MASTER_ADDR="first", C10D_TIMEOUT="3")
         self.assertIn("MASTER_ADDR=first: first is 127.0.1.1 on this host, which no other host can "
-                      "reach: mend /etc/hosts, or give a numeric address", said[0])
+                      "reach; mend /etc/hosts, or give a numeric address", said[0])
         self.assertRegex(said[1], r"10\.77\.0\.1:29500: Connection refused")
 
 

@@ -50,7 +50,7 @@ class Bench(Case):
             self.assertLess(int(network[1]), 20_000)  # less than 10 us on an idle host
             self.assertGreater(float(network[2]), 0.01)
             self.assertEqual("names none that applies" in run.out, forced == "halving", run.out)
-            self.assertIn("values     1 of each host for a sum, 1 times its bytes\n", run.out)
+            self.assertIn("values     up to 1 of a host for each sum: 1 times its bytes\n", run.out)
         for words in (("broadcast", "1M"), ("all_reduce", "8")):
             run = self.c10d_run(*explain, *words)
             self.assertEqual(run.end(), 0, run.err)
@@ -61,8 +61,8 @@ class Bench(Case):
         for dtype, times in (("f32", 2), ("f16", 4)):
             explain = self.bench("explain", "all_reduce", "32M", "--dtype", dtype,
                                  hosts=self.hosts(1, 3))
-            self.assertIn(f"values     2 of each host for a sum, {times} times its bytes: one, "
-                          "where", explain.out)
+            self.assertIn(f"values     up to 2 of a host for each sum: {times} times its bytes; "
+                          "one, where", explain.out)
             self.assertNotIn("for each sum of floats", explain.err)
         # Of 7, ranks 1, 2 to 3 and 4 to 6.
         explain = self.bench("explain", "all_reduce", "32M", hosts=self.hosts(1, 6))

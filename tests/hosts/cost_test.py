@@ -41,7 +41,7 @@ class Cost(test_bed.RanksByHand):
         for left in [self.folder / "over", *self.folder.glob("*-*")]:
             left.unlink()
 
-    def test_a_group_takes_little_time_and_no_thread_more(self):
+    def test_a_group_takes_little_time_and_one_thread_more(self):
         took, threads = {}, {}
         for per_host in ((8,), (4, 4)):
             times = []
@@ -49,6 +49,7 @@ class Cost(test_bed.RanksByHand):
                 ranks, pids = self.stand("idle", *per_host)
                 times.append(min(float((self.folder / f"took-{rank}").read_text())
                                  for rank in range(8)))  # of the rank that came last
+                time.sleep(1)  # until the store is asked for the first time
                 threads[per_host] = {threads_of(pid) for pid in pids[1:]}  # rank 0 has the store
                 self.end(ranks)
             took[per_host] = sorted(times)[1]
@@ -56,7 +57,7 @@ class Cost(test_bed.RanksByHand):
         print(f"8 ranks: {took[8,] * 1e3:.0f} ms on one host, {more * 1e3:.0f} more on two; "
               f"threads {threads}")
         self.assertLess(more, 1.0 * SLOWER)
-        self.assertEqual(threads[8,], threads[4, 4])
+        self.assertEqual({count + 1 for count in threads[8,]}, threads[4, 4])
 
     def test_ranks_that_wait_leave_the_cpus_to_others(self):
         """More ranks than CPUs wait for one that is stopped."""

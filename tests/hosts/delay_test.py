@@ -16,7 +16,8 @@ from pathlib import Path
 import test_bed
 
 PROGRAMS, THIN = None, None
-DIED_BY = 2.0  # seconds, as in faults_test.py
+SLOWER = 4 if os.environ.get("SANITIZED") else 1
+DIED_BY = 2.0 * SLOWER  # seconds
 
 
 class FarHosts(test_bed.RanksByHand):
@@ -52,9 +53,9 @@ class FarHosts(test_bed.RanksByHand):
         print(us)
         trip = 2e6 * self.DELAY
         # One way, and ranks that leave a barrier start that far from each other.
-        self.assertLess(us["native", 8], 1.2 * trip)
-        self.assertLess(us["native", 64 << 10], 2 * trip)
-        self.assertLess(us["gloo", 8] - us["raw:gloo", 8], 1.6 * trip)
+        self.assertLess(us["native", 8], 2 * trip * SLOWER)
+        self.assertLess(us["native", 64 << 10], 3 * trip * SLOWER)
+        self.assertLess(us["gloo", 8] - us["raw:gloo", 8], 3 * trip * SLOWER)
 
     def test_a_killed_rank_is_named(self):
         for what in ("small", "idle"):

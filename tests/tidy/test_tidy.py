@@ -30,6 +30,13 @@ GOOD = {
     "README.md": "[the header](include/c10d/thing.h)\n```cpp\n[](auto lambda)\n```\n",
 }
 HERE = "/" + "home/someone/c10d"
+TWIST = {  # an op, in each interface
+    "include/c10d/op_traits.h": HEADER + '      {twist,  "twist",  no},\n',
+    "include/c10d/process_group.h": HEADER + "void twist(int);\n",
+    "include/c10d/async_group.h": HEADER + "void twist(int);\n",
+    "include/c10d/c/ops.h": HEADER + "int c10d_twist(int);\n",
+    "python/c10d/_c10d.pyi": CMAKE + "def twist(self, x): ...\n",
+}
 
 
 def findings(changes):
@@ -160,11 +167,12 @@ BAD = {
         {"Dockerfile": CMAKE + "RUN apt-get install cmake\n"}, "Dockerfile:2: runs apt-get"),
     "a long README": ({"README.md": "x\n" * 181}, "README.md:1: 181 lines, limit 180"),
     "an op that C does not have": (
-        {"include/c10d/op_traits.h": HEADER + '      {twist,  "twist",  no},\n',
-         "include/c10d/process_group.h": HEADER + "void twist(int);\n",
-         "include/c10d/c/ops.h": HEADER + "int c10d_twists(int);\n",
-         "python/c10d/_c10d.pyi": CMAKE + "def twist(self, x): ...\n"},
+        {**TWIST, "include/c10d/c/ops.h": HEADER + "int c10d_twists(int);  // c10d_twist()\n"},
         "ops.h:1: there is no twist"),
+    "an op that Python does not have": (
+        {**TWIST, "python/c10d/_c10d.pyi": CMAKE}, "_c10d.pyi:1: there is no twist"),
+    "a table of ops that cannot be read": (
+        {"include/c10d/op_traits.h": HEADER}, "has no rows that this check can read"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
     "a dead link behind code": (
         {"README.md": "```cpp\n[](auto x)\n```\n[x](docs/none.md)\n"},

@@ -374,16 +374,20 @@ def check_links(tree):
 
 
 # Every op is in each interface.
-INTERFACES = {"include/c10d/process_group.h": r"\b{}\(", "include/c10d/c/ops.h": r"\bc10d_{}\(",
-              "python/c10d/_c10d.pyi": r"def {}\(self,"}
+INTERFACES = {"include/c10d/process_group.h": r"\b{}\(", "include/c10d/async_group.h": r"\b{}\(",
+              "include/c10d/c/ops.h": r"\bc10d_{}\(", "python/c10d/_c10d.pyi": r"def {}\(self,"}
 OP_TABLE = "include/c10d/op_traits.h"
 
 
 def check_ops(tree):
     names = re.findall(r'^ *\{\w+, +"(\w+)",', tree.texts.get(OP_TABLE, ""), re.M)
+    if OP_TABLE in tree.texts and not names:
+        tree.report(OP_TABLE, 1, "has no rows that this check can read")
     for path, call in INTERFACES.items():
+        text = tree.texts.get(path, "")
+        text = without_comments(text) if path.endswith(CXX) else text
         for name in names:
-            if not re.search(call.format(name), tree.texts.get(path, "")):
+            if not re.search(call.format(name), text):
                 tree.report(path, 1, f"there is no {name}, which {OP_TABLE} has")
 
 

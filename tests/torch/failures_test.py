@@ -36,6 +36,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertEqual(len(re.findall("worker: ", output)), 2, output)
         self.assertRegex(output, "forked")
+        self.assertNotIn("whose Work was dropped", output)
         self.assertEqual(len(re.findall(r"parent: \[2.0, 2.0\]", output)), 2, output)
 
     def test_an_interpreter_that_ends_with_ops_pending_ends_in_good_order(self):
@@ -81,6 +82,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(code, 0, output)
         both = "mismatch: .*f32 x 4.*f64 x 4|mismatch: .*f64 x 4.*f32 x 4"
         self.assertEqual(len(re.findall(both, output)), 2, output)
+        self.assertNotIn("whose Work was dropped", output)  # it was raised
 
 
 unittest.main()

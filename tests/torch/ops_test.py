@@ -194,12 +194,17 @@ class Ops(unittest.TestCase):
             self.same(output, torch.cat(came))
             for chunk, expected in zip(chunks, came):
                 self.same(chunk, expected)
-        # One that is refused ends the coalescing: none of its ops has started.
+        # One that c10d refuses ends the coalescing: none of its ops has started.
         with self.assertRaisesRegex(Exception, "avg needs a floating point dtype"):
             group = dist.distributed_c10d._get_default_group()
             group._start_coalescing(torch.device("cpu"))
             dist.all_reduce(torch.ones(3), async_op=True)
             dist.all_reduce(torch.ones(3, dtype=torch.int32), op=dist.ReduceOp.AVG, async_op=True)
+        # So does the begin of another one.
+        group._start_coalescing(torch.device("cpu"))
+        dist.all_reduce(torch.ones(3), async_op=True)
+        group._start_coalescing(torch.device("cpu"))
+        group._end_coalescing(torch.device("cpu")).wait()
         x = of(rank, 3)
         dist.all_reduce(x)
         self.same(x, sum(all_of(3)))

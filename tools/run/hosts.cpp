@@ -218,7 +218,7 @@ std::string printed(const std::vector<HostLine>& lines, const std::string& launc
 std::string doubt_about(const MultiHostOptions& hosts) {
   if (hosts.count == 1 || hosts.number != 0) return {};
   const std::string doubt = c10d::doubt_about(hosts.address);
-  return doubt.empty() ? "" : doubt + " give --master-addr a numeric address";
+  return doubt.empty() ? "" : doubt + "; mend /etc/hosts, or give --master-addr a numeric address";
 }
 
 }}  // namespace c10d::v0

@@ -88,7 +88,7 @@ std::vector<OptionRow> own_rows(RawOptions& raw) {
        &raw.agent},
       {"--print-commands", "", kOwn, "print what to type on each of these hosts and exit",
        &raw.print_commands},
-      {"--token-on-stdin", "", kOwn, "read the secret from stdin's first line; end with stdin",
+      {"--token-on-stdin", "", kOwn, "read the secret from stdin's first line; end when it ends",
        &raw.token_on_stdin},
       {"-v,--verbose", "", kOwn, "say what is started and how", &raw.verbose},
       {"--version", "", kOwn, "print the version and exit", &raw.version},

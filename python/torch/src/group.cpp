@@ -616,7 +616,8 @@ WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& to_list, Tensors& from_l
 
 void Group::startCoalescing() {
   const std::lock_guard lock(mutex_);
-  if (batch_ != nullptr) throw Invalid("the ops of this group are being coalesced already");
+  // One that is left over never ended: an exception came between. None of its ops is started.
+  c10d_batch_free(std::exchange(batch_, nullptr));
   check(c10d_batch_create(group_, nullptr, &batch_));
   batched_ = std::make_shared<Op>();
 }

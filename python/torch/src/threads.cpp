@@ -38,7 +38,7 @@ struct Threads {
       }
       what = nullptr;  // may hold Python objects
       lock.lock();
-      --expected;
+      if (expected != 0) --expected;
       changed.notify_all();
     }
   }
@@ -81,6 +81,7 @@ bool callback_begins() {
 
 void callback_is_over() {
   const std::lock_guard lock(threads().mutex);
+  if (threads().expected == 0) return;  // a forked child, out of a callback
   --threads().expected;
   threads().changed.notify_all();
 }

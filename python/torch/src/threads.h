@@ -14,7 +14,7 @@ void run_in_thread(std::function<void()> what);
 // not touch anything of Python. It is over once it has let go of all.
 void expect_callback();
 bool callback_begins();
-void callback_is_over();
+void callback_is_over();  // in the process that expected it
 
 // At the end of the interpreter: waits until all of these are over, for that long at most. What
 // comes later never runs.

@@ -21,6 +21,7 @@ void Op::finish(const c10d_failure* failure) {
   const std::lock_guard lock(mutex_);
   if (finished_) return;
   try {
+    if (failure != nullptr && failure->code == C10D_FORKED_CHILD) is_told_ = true;  // not its op
     if (failure != nullptr) std::rethrow_exception(exception_of(*failure));
     if (handle != nullptr) source_ = c10d_work_received(handle).source;
     const at::NoGradGuard no_grad;
@@ -39,7 +40,7 @@ bool Op::wait(std::int64_t timeout_ns) {
     if (finished_) return true;
   }
   if (handle == nullptr)
-    throw Invalid("this op of a coalesced group is started by the end of the group; wait for that");
+    throw Invalid("the end of the coalesced ops starts this one; wait for that");
   const c10d_code code = c10d_work_wait(handle, timeout_ns);
   if (code == C10D_PENDING) return false;
   finish(code == C10D_OK ? nullptr : c10d_last_failure());
@@ -79,7 +80,7 @@ Work::~Work() {
   try {
     // The buffers stay, and copies are made, without anybody who waits, or asks what failed.
     when_done(op_, [](Op& op) {
-      if (const auto error = op.error()) warn_of(error, "an op whose Work was dropped failed");
+      if (op.error() && !op.is_told()) warn_of(op.error(), "an op whose Work was dropped failed");
     });
   } catch (const std::exception&) {
     c10d_work_free(std::exchange(op_->handle, nullptr));
@@ -88,9 +89,9 @@ Work::~Work() {
 
 bool Work::isCompleted() { return op_->wait(0); }
 
-bool Work::isSuccess() const { return op_->wait(0) && op_->error() == nullptr; }
+bool Work::isSuccess() const { return op_->wait(0) && op_->tell_error() == nullptr; }
 
-std::exception_ptr Work::exception() const { return op_->wait(0) ? op_->error() : nullptr; }
+std::exception_ptr Work::exception() const { return op_->wait(0) ? op_->tell_error() : nullptr; }
 
 int Work::sourceRank() const { return op_->wait(0) ? op_->source() : -1; }
 
@@ -106,7 +107,7 @@ bool Work::wait(Milliseconds timeout) {
     throw Error(c10d_failure{sizeof(c10d_failure), C10D_TIMED_OUT, C10D_REASON_TIMEOUT,
                              message.c_str(), -1, 0, "", "", "", 0});
   }
-  if (const auto error = op_->error()) std::rethrow_exception(error);
+  if (const auto error = op_->tell_error()) std::rethrow_exception(error);
   return true;
 }
 
@@ -120,7 +121,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   auto future =
       c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   auto complete = [future](Op& op) {
-    if (const auto error = op.error()) {
+    if (const auto error = op.tell_error()) {
       future->setError(error);
     } else {
       future->markCompleted(c10::IValue(op.results));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -36,6 +37,12 @@ class Op {
   bool wait(std::int64_t timeout_ns);
   // What it failed with. Only after it is done.
   std::exception_ptr error() const { return error_; }
+  // The same, for somebody who is told of it.
+  std::exception_ptr tell_error() {
+    is_told_ = true;
+    return error_;
+  }
+  bool is_told() const { return is_told_; }
   int source() const { return source_; }
   // Puts the results in place, once.
   void finish(const c10d_failure* failure);
@@ -43,6 +50,7 @@ class Op {
  private:
   std::mutex mutex_;
   bool finished_ = false;
+  std::atomic<bool> is_told_ = false;
   std::exception_ptr error_;
   int source_ = -1;
 };

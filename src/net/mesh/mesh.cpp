@@ -40,8 +40,8 @@ constexpr std::chrono::milliseconds kHurried{500};
 
 // Until it is known that a neighbour died whose connection is refused, or ends.
 constexpr std::chrono::seconds kEvidence{1};
-// Tries of an address that does not answer: with four packets, and for as long as ARP asks for it.
-constexpr std::chrono::seconds kUnanswered{3};
+// Of an address that does not answer, with a try each second: as long as ARP asks for it.
+constexpr std::chrono::seconds kUnanswered{3}, kTry{1};
 
 constexpr std::string_view kAdvice =
     "If they run, let TCP through between the hosts, at every port, and set C10D_NET_INTERFACE, on "
@@ -192,9 +192,13 @@ class Mesh::Connecting {
     Fd fd;
     for (;;) {
       look();
-      fd = connect_tcp(addresses, answered, problem);
+      fd =
+          connect_tcp(addresses, std::min<Deadline>(answered, steady_clock::now() + kTry), problem);
       if (fd || (!is_about(problem, ETIMEDOUT) && !is_about(problem, EHOSTUNREACH))) break;
-      if (steady_clock::now() >= answered) throw_about(neighbour, unreachable(problem));
+      if (steady_clock::now() >= answered) {
+        look();
+        throw_about(neighbour, unreachable(problem));
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));  // a router says no at once
     }
     if (!fd && (is_about(problem, EMFILE) || is_about(problem, ENFILE)))

@@ -46,9 +46,9 @@ class Mesh {
   // open, and listens no more. `address_of(rank)` is what that rank's address() said; empty: there
   // shall be no link to it, which that rank must know, too. `look()` is
   // called now and then, and may throw: for a second also before link_lost or unreachable, for it
-  // may know that the neighbour died. Throws what a neighbour refused, link_lost, unreachable
-  // (after three seconds, if the address swallows packets) or timed_out, which name it, or
-  // out_of_resources. Links that are open by then stay.
+  // may know that the neighbour died, and after each try of an address that does not answer. Throws
+  // what a neighbour refused, link_lost, unreachable (after three seconds, if the address swallows
+  // packets) or timed_out, which name it, or out_of_resources. Links that are open by then stay.
   void connect(const std::function<std::string(int rank)>& address_of,
                const std::function<void()>& look, Deadline deadline);
 

@@ -150,8 +150,8 @@ void warn_of_values(const BackendContext& context, std::size_t values) {
   constexpr std::size_t kFew = 2;
   if (context.rank == 0 && values > kFew)
     log(LogLevel::warn,
-        "native: group \"{}\": a host sends up to {} values for each sum of floats. It is one "
-        "where each host has 2^k ranks, and they are neighbours (mpirun --map-by slot)",
+        "native: group \"{}\": a host sends up to {} values for each sum of floats. One is enough "
+        "where all hosts have 2^k ranks each, which follow each other (mpirun --map-by slot)",
         context.group, values);
 }
 

@@ -276,7 +276,7 @@ void TransferEngine::withdraw(Transfer& transfer) {
     wire->withdraw(transfer);
     try {
       wires_.update(rank);
-    } catch (const std::exception&) {  // no memory: of a broken group nothing more is awaited
+    } catch (const std::exception&) {  // no memory: it is watched for more than it wants
     }
   } else if (transfer.is_send) {
     peer_of(rank)->sends.withdraw(transfer);

@@ -204,6 +204,28 @@ TEST(Mesh, TheDeathOfANeighbourIsToldInsteadOfALostLink) {
   dying.join();
 }
 
+// A listener whose queue is full drops what comes, as a firewall does.
+TEST(Mesh, WhyAnAddressDoesNotAnswerIsToldWhileItIsTried) {
+  const Fd full = listen_tcp(resolve("127.0.0.1", 0).front());
+  const Address swallows = local_address(full.get());
+  ASSERT_EQ(::listen(full.get(), 0), 0);
+  const Fd visitor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(visitor.get(), swallows.get(), swallows.length), 0);
+  ASSERT_TRUE(wait_for(full.get(), POLLIN, after(30s)));
+  int looks = 0;
+  try {
+    Mesh(options_of(0, 2))
+        .connect([&](int) { return "tcp://" + swallows.text(); },
+                 [&] {
+                   if (++looks == 3) throw_failure({.code = Code::peer_died, .rank = 1});
+                 },
+                 after(30s));
+    ADD_FAILURE() << "it connected";
+  } catch (const DistError& error) {
+    EXPECT_EQ(error.code(), Code::peer_died) << error.what();
+  }
+}
+
 TEST(Mesh, ListensNowhereElse) {
   Mesh::Options options = options_of(0, 2);
   options.address = "192.0.2.1";  // of documentation: no host has it
