@@ -93,7 +93,7 @@ class ThreeHosts(Conformance):
             self.check(1, 1, 1, forced=forced, one_in=3)
 
     def test_uneven_hosts(self):
-        for forced in ("", "two_shot,overlap"):
+        for forced in ("", "two_shot,chain,overlap"):
             self.check(2, 3, 1, forced=forced, one_in=2)
 
 
@@ -103,6 +103,8 @@ class EightHosts(Conformance):
     def test_one_rank_on_each(self):
         self.check(*[1] * 8, forced="dissemination", one_in=8)
         self.check(*[1] * 8, forced="halving", only="all_reduce")
+        for forced in ("binomial", "chain"):
+            self.check(*[1] * 8, forced=forced, only="broadcast", one_in=2)
 
 
 if __name__ == "__main__":

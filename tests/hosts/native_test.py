@@ -133,6 +133,12 @@ class FourHosts(test_bed.RanksByHand):
             [sent] = self.bytes_of_a_reduction(PROGRAMS, 1, 1, 1, 1, C10D_NATIVE_HOSTS_PLAN=forced)
             print(f"{forced}: {sent / MUCH:.4f} of the bytes")
             self.assertLess(abs(sent - factor * MUCH), 0.05 * MUCH)
+        # The root's host sends as much for each host that it sends to.
+        for forced, factor in (("binomial", 2), ("chain", 1), ("", 1)):
+            [sent] = self.bytes_of_a_reduction(PROGRAMS, 1, 1, 1, 1, what="counted_broadcast",
+                                               C10D_NATIVE_HOSTS_PLAN=forced)
+            print(f"broadcast, {forced or 'as it chooses'}: {sent / MUCH:.4f} of the bytes")
+            self.assertLess(abs(sent - factor * MUCH), 0.05 * MUCH)
 
 
 if __name__ == "__main__":

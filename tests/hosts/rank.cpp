@@ -167,7 +167,12 @@ void make_another_call(const ProcessGroup& group, const std::string& kind) {
 // As many bytes of each dtype.
 void reduce_counted(const ProcessGroup& group, const std::string& what) {
   constexpr std::size_t kBytes = kMuch * sizeof(std::int64_t);
-  if (what == "counted_half") {
+  if (what == "counted_broadcast") {
+    std::vector<std::byte> data(kBytes, std::byte(group.rank() == 0 ? 7 : 0));
+    group.broadcast(data, 0);
+    if (data.front() != std::byte{7} || data.back() != std::byte{7})
+      throw std::runtime_error("a wrong block passed as right");
+  } else if (what == "counted_half") {
     std::vector<std::uint16_t> zeros(kBytes / sizeof(std::uint16_t));
     group.all_reduce(View(zeros.data(), zeros.size(), DType::f16));
   } else if (what == "counted_float") {

@@ -134,10 +134,10 @@ class World {
     const std::size_t sizes[] = {0, 1, 8, 1000, kChunk, kChunk + 1};
     Operation operation{
         HostAlgorithm::one_shot, OpKind::all_gather, pick(size_), sizes[pick(6)], {}};
-    const int choice = pick(3);
+    const int choice = pick(4);
     if (choice == 1) operation.algorithm = HostAlgorithm::dissemination;
-    if (choice == 2) {
-      operation.algorithm = HostAlgorithm::binomial;
+    if (choice >= 2) {
+      operation.algorithm = choice == 2 ? HostAlgorithm::binomial : HostAlgorithm::chain;
       operation.kind = OpKind::broadcast;
     }
     return operation;

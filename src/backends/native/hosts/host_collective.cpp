@@ -198,12 +198,15 @@ PlanReport report_plan(const HostGroup& group, const PlanQuery& query) {
         placement, group.partial_sums().values(query.dtype, ReduceOp::sum), query.op, query.dtype,
         ReduceOp::sum, query.bytes / size_of(query.dtype)));
   }
-  const std::size_t given = query.bytes / static_cast<std::size_t>(placement.size());
+  const bool is_whole = query.op == OpKind::broadcast;  // else a block of each rank
+  const std::size_t given =
+      query.bytes / (is_whole ? 1 : static_cast<std::size_t>(placement.size()));
   if (is_small(group, query.op, given)) return {};
+  const std::size_t givers = is_whole ? 1 : static_cast<std::size_t>(placement.most_ranks());
   return group.plan().report({.op = query.op,
                               .hosts = placement.hosts(),
                               .lanes = placement.lanes(),
-                              .inputs = given * static_cast<std::size_t>(placement.most_ranks())});
+                              .inputs = given * givers});
 }
 
 }}}  // namespace c10d::v0::native

@@ -4,15 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "kernels/reduce.h"
+#include "src/backends/native/links/stream.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 constexpr std::array<std::string_view, kHostAlgorithms> kHostAlgorithmNames = {
-    "one_shot", "two_shot", "dissemination", "halving", "binomial"};
+    "one_shot", "two_shot", "dissemination", "halving", "binomial", "chain"};
 
 constexpr std::string_view kOverlap = "overlap", kNoOverlap = "no_overlap";
 // A rank that is busy for longer has no time for stages meanwhile: docs/internals/hosts.md.
@@ -73,6 +75,20 @@ double halving_us(const HostTraffic& traffic, Rounds rounds) noexcept {
   return rounds.us();
 }
 
+// A broadcast goes in chunks of each lane: a host passes on what it has while more comes.
+double binomial_us(const HostTraffic& traffic, const NetworkProfile& network) noexcept {
+  const double rounds = std::bit_width(static_cast<unsigned>(traffic.hosts) - 1);
+  return rounds * (static_cast<double>(traffic.inputs) * network.us_per_byte +
+                   2 * network.message_us + network.latency_us);
+}
+double chain_us(const HostTraffic& traffic, const NetworkProfile& network) noexcept {
+  const double bytes = static_cast<double>(traffic.inputs), between = traffic.hosts - 1;
+  const double chunk =
+      std::min(bytes, static_cast<double>(Stream::kChunkBytes) * traffic.busy_lanes());
+  return (bytes + (between - 1) * chunk) * network.us_per_byte +
+         between * (2 * network.message_us + network.latency_us);
+}
+
 // Whether it is an algorithm of the op.
 bool is_of(HostAlgorithm algorithm, OpKind op) noexcept {
   const auto is_one = [op](auto... kinds) {
@@ -88,6 +104,7 @@ bool is_of(HostAlgorithm algorithm, OpKind op) noexcept {
     case HostAlgorithm::halving:
       return is_one(OpKind::all_reduce, OpKind::reduce_scatter);
     case HostAlgorithm::binomial:
+    case HostAlgorithm::chain:
       break;
   }
   return is_one(OpKind::broadcast);
@@ -131,6 +148,8 @@ bool applies(HostAlgorithm algorithm, const HostTraffic& traffic) noexcept {
              (is_reduction(traffic.op) || traffic.busy_lanes() == 1);
     case HostAlgorithm::halving:  // of two hosts it is two_shot
       return traffic.hosts > 2 && traffic.halves;
+    case HostAlgorithm::chain:  // of two hosts it is binomial
+      return traffic.hosts > 2;
     case HostAlgorithm::two_shot:
     case HostAlgorithm::binomial:
       break;
@@ -163,14 +182,15 @@ double predicted_us(HostAlgorithm algorithm, const HostTraffic& traffic,
     case HostAlgorithm::halving:
       return halving_us(traffic, {lanes, network});
     case HostAlgorithm::binomial:
-      break;
+      return binomial_us(traffic, network);
+    case HostAlgorithm::chain:
+      return chain_us(traffic, network);
   }
   if (!is_reduction(traffic.op)) read = 0;
   return us + read / lanes * network.reduce_us_per_byte;
 }
 
 HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) noexcept {
-  if (applies(HostAlgorithm::binomial, traffic)) return HostAlgorithm::binomial;
   std::optional<HostAlgorithm> best;
   double least = 0;
   for (int i = 0; i < kHostAlgorithms; ++i) {
@@ -223,13 +243,15 @@ PlanReport HostPlan::report(const HostTraffic& traffic) const {
   PlanReport report;
   for (int i = 0; i < kHostAlgorithms; ++i) {
     const auto algorithm = static_cast<HostAlgorithm>(i);
-    if (applies(algorithm, traffic) && algorithm != HostAlgorithm::binomial)
+    if (applies(algorithm, traffic))
       report.options.push_back(
           {std::string(name_of(algorithm)), predicted_us(algorithm, traffic, network_), false});
   }
   const double others = traffic.hosts - 1;
   double sent = static_cast<double>(traffic.inputs) * others;  // out of each host, at least
   if (is_reduction(traffic.op)) sent /= traffic.hosts;
+  if (planned_index(traffic.op) == planned_index(OpKind::broadcast))
+    sent = static_cast<double>(traffic.inputs);
   if (planned_index(traffic.op) == planned_index(OpKind::all_reduce))
     sent += static_cast<double>(traffic.results) * others / traffic.hosts;
   report.bound_us = 2 * network_.message_us + network_.latency_us + sent * network_.us_per_byte;

@@ -24,7 +24,7 @@ struct HostTraffic {
   OpKind op = OpKind::all_reduce;
   int hosts = 2;
   int lanes = 1;            // that carry it, where it is not little
-  std::size_t inputs = 0;   // that a host has: in reductions all its partial sums
+  std::size_t inputs = 0;   // that a host has: in reductions all its partial sums; of a root
   std::size_t sums = 0;     // of one sum of several hosts' inputs
   std::size_t results = 0;  // reductions: of the whole vector
   std::size_t values = 0;   // reductions: partial sums of a host
@@ -43,8 +43,7 @@ HostTraffic reduction_traffic(const Placement& placement, const PartialSums::Val
 std::string to_text(const NetworkProfile& network);
 std::string_view name_of(HostAlgorithm algorithm) noexcept;
 bool applies(HostAlgorithm algorithm, const HostTraffic& traffic) noexcept;
-// Microseconds between hosts. Only of an algorithm that applies, and not of binomial, which
-// broadcasts take always.
+// Microseconds between hosts. Only of an algorithm that applies.
 double predicted_us(HostAlgorithm algorithm, const HostTraffic& traffic,
                     const NetworkProfile& network) noexcept;
 HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) noexcept;

@@ -317,21 +317,20 @@ bool exchange_all(HostCollective& collective, const View& output, const ConstVie
                        [&] { return exchange_here(collective, output, input, to, from); });
 }
 
-// A lane's part, chunk by chunk down the tree.
-bool pass_down(HostCollective& collective, int root_host, const View& data) {
+// A lane's part, chunk by chunk down the tree, or along the chain.
+bool pass_down(HostCollective& collective, HostAlgorithm algorithm, int root_host,
+               const View& data) {
   const Placement& placement = collective.placement();
-  const HostSchedule schedule(HostAlgorithm::binomial, OpKind::broadcast, placement.hosts(),
-                              root_host);
-  const auto for_each_peer = [&](bool sent, auto use) {
-    for (int round = 0; round < schedule.rounds(); ++round)
-      schedule.for_each(placement.host(), round, [&](const HostMessage& message) {
-        if (message.sent == sent) use(placement.twin(message.peer));
-      });
-  };
+  const HostSchedule schedule(algorithm, OpKind::broadcast, placement.hosts(), root_host);
+  int parent = -1;
+  std::vector<int> children;
+  for (int round = 0; round < schedule.rounds(); ++round)
+    schedule.for_each(placement.host(), round, [&](const HostMessage& message) {
+      const int peer = placement.twin(message.peer);
+      message.sent ? children.push_back(peer) : static_cast<void>(parent = peer);
+    });
   const std::size_t bytes = data.bytes();
   const auto chunk_of = [&](std::size_t at) { return std::min(Stream::kChunkBytes, bytes - at); };
-  int parent = -1;
-  for_each_peer(false, [&](int peer) { parent = peer; });
   HostCollective::Posted arrived;
   if (parent >= 0) {
     arrived.receives = collective.posted(parent).receives;
@@ -341,8 +340,7 @@ bool pass_down(HostCollective& collective, int root_host, const View& data) {
   for (std::size_t at = 0; at < bytes; at += Stream::kChunkBytes) {
     ++arrived.receives;
     if (parent >= 0 && !collective.await_blocks(parent, arrived)) return false;
-    for_each_peer(true,
-                  [&](int peer) { collective.send(peer, bytes_of(data) + at, chunk_of(at)); });
+    for (const int child : children) collective.send(child, bytes_of(data) + at, chunk_of(at));
   }
   return collective.finish_blocks();
 }
@@ -355,6 +353,10 @@ bool run(HostCollective& collective, const Broadcast& op) {
   const bool is_root_host = placement.host() == root_host, is_root = placement.rank() == op.root;
   const Parts many = parts_of(placement, op.output.count, op.output.dtype);
   const Parts parts = collective.overlaps_parts(many.count()) ? many : Parts(op.output.count);
+  const HostAlgorithm algorithm = collective.plan().find({.op = OpKind::broadcast,
+                                                          .hosts = placement.hosts(),
+                                                          .lanes = placement.lanes(),
+                                                          .inputs = op.output.bytes()});
   const auto share_input = [&](std::size_t part, Scratch&) {
     const View output = part_of(op.output, parts[part]);
     const ConstView input = is_root ? part_of(op.input, parts[part]) : output;
@@ -363,7 +365,7 @@ bool run(HostCollective& collective, const Broadcast& op) {
   const auto pass = [&](std::size_t part, Scratch&) {
     const View data = part_of(op.output, parts[part]);
     const Range own = placement.carried_by(placement.place(), data.count, size_of(data.dtype));
-    return !placement.is_lane() || pass_down(collective, root_host, part_of(data, own));
+    return !placement.is_lane() || pass_down(collective, algorithm, root_host, part_of(data, own));
   };
   const auto share_output = [&](std::size_t part) {
     return is_root_host || share_lanes(collective, part_of(op.output, parts[part]));

@@ -29,9 +29,11 @@ enum class HostAlgorithm : std::uint8_t {
   // a node of the tree over the hosts. Then the results go the same way back.
   halving,
   // broadcast in log2(hosts) rounds, in each of which as many hosts get it as have it.
-  binomial
+  binomial,
+  // broadcast from each host to the next: each sends it once. It fits many bytes, in chunks.
+  chain
 };
-inline constexpr int kHostAlgorithms = 5;
+inline constexpr int kHostAlgorithms = 6;
 
 // Neighbouring hosts, or parts of the vector: [first, first + count). After the last comes 0.
 struct HostArc {
@@ -78,6 +80,8 @@ class HostSchedule {
         return 2;
       case HostAlgorithm::halving:
         return 2 * doublings();
+      case HostAlgorithm::chain:
+        return hosts_ - 1;
       case HostAlgorithm::dissemination:
       case HostAlgorithm::binomial:
         break;
@@ -99,6 +103,8 @@ class HostSchedule {
         return halve(host, round, use);
       case HostAlgorithm::binomial:
         return pass_down(host, round, use);
+      case HostAlgorithm::chain:
+        return pass_on(host, round, use);
     }
   }
 
@@ -181,6 +187,15 @@ class HostSchedule {
     message.sent = behind == 0;
     message.peer = past(host, message.sent ? step : hosts_ - step);
     if (behind == step || (behind == 0 && place + step < hosts_)) use(message);
+  }
+
+  template <class Use>
+  void pass_on(int host, int round, Use use) const {
+    const int place = past(host, hosts_ - root_);
+    HostMessage message{.content = Content::results, .hosts = {root_, 1}, .parts = all()};
+    message.sent = place == round;
+    message.peer = past(host, message.sent ? 1 : hosts_ - 1);
+    if (message.sent || place == round + 1) use(message);
   }
 
   HostAlgorithm algorithm_;

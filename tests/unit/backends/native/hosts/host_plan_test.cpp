@@ -49,10 +49,28 @@ TEST(HostPlan, HalvesWhereTheTreeAllows) {
   EXPECT_EQ(chosen(traffic), HostAlgorithm::two_shot);
 }
 
+TEST(HostPlan, BroadcastsManyBytesAlongAChain) {
+  const auto broadcast = [](int hosts, std::size_t bytes) {
+    return HostTraffic{.op = OpKind::broadcast, .hosts = hosts, .inputs = bytes};
+  };
+  EXPECT_EQ(chosen(broadcast(2, 64 << 20)), HostAlgorithm::binomial);
+  for (const int hosts : {3, 4, 8, 64}) {
+    EXPECT_EQ(chosen(broadcast(hosts, 8)), HostAlgorithm::binomial) << hosts;
+    EXPECT_EQ(chosen(broadcast(hosts, 64 << 20)), HostAlgorithm::chain) << hosts;
+  }
+  EXPECT_EQ(chosen(broadcast(1024, 1 << 20)), HostAlgorithm::binomial);
+  // Each host sends it once.
+  const native::NetworkProfile network;
+  const double once = (64 << 20) * network.us_per_byte;
+  EXPECT_LT(native::predicted_us(HostAlgorithm::chain, broadcast(8, 64 << 20), network),
+            1.02 * once);
+  EXPECT_GT(native::predicted_us(HostAlgorithm::binomial, broadcast(8, 64 << 20), network),
+            3 * once);
+}
+
 TEST(HostPlan, TakesWhatIsForcedWhereItApplies) {
   std::vector<std::string> warnings;
-  const HostPlan plan({}, "all_reduce=halving,all_gather=dissemination,broadcast=binomial",
-                      warnings);
+  const HostPlan plan({}, "all_reduce=halving,all_gather=dissemination,broadcast=chain", warnings);
   EXPECT_TRUE(warnings.empty());
   EXPECT_EQ(plan.find(all_reduce(4, 8)), HostAlgorithm::halving);
   EXPECT_EQ(plan.find(all_reduce(5, 8)), HostAlgorithm::one_shot);
@@ -60,6 +78,9 @@ TEST(HostPlan, TakesWhatIsForcedWhereItApplies) {
   EXPECT_EQ(plan.find({.op = OpKind::all_gather_v, .hosts = 3, .inputs = 8}),
             HostAlgorithm::dissemination);
   EXPECT_TRUE(plan.forces(OpKind::all_gather_v));
+  for (const int hosts : {2, 3})
+    EXPECT_EQ(plan.find({.op = OpKind::broadcast, .hosts = hosts, .inputs = 8}),
+              hosts == 2 ? HostAlgorithm::binomial : HostAlgorithm::chain);
   for (const OpKind op : {OpKind::reduce_scatter, OpKind::all_to_all, OpKind::scan})
     EXPECT_FALSE(plan.forces(op));
   const PlanReport report = plan.report(all_reduce(4, 8));
