@@ -2,6 +2,7 @@
 """The ranks of failures_test.py: failing_ranks.py CASE ..."""
 import asyncio
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -38,6 +39,34 @@ def wait_until_it_waits(thread):
     while asleep < 20:
         asleep += sleeps(thread)
         time.sleep(0.005)
+
+
+def rank_of_a_child(rank, store):
+    """Ends at once, while its message is under way; the other rank is late."""
+    global kept  # to the end of the process
+    kept = c10d.init_process_group(store=c10d.file_store(store, 2), rank=rank, size=2)
+    x = np.full(1 << 22, 7.0)
+    if rank == 0:
+        kept.send(x, 1, async_op=True)
+        return
+    time.sleep(0.5)
+    x[:] = 0
+    kept.recv(x, 0)
+    print("came", x.min(), x.max(), flush=True)
+
+
+def children(folder):
+    """Ranks that are processes of multiprocessing, which fork."""
+    if c10d.detect_launch().rank != 0:
+        return
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=rank_of_a_child, args=(rank, f"{folder}/store"))
+             for rank in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join()
+    print("ended", [process.exitcode for process in ranks], flush=True)
 
 
 async def wait_in_asyncio(work):

@@ -93,6 +93,13 @@ class Failures(unittest.TestCase):
         self.assertRegex(output, r"\[0\] child: ForkedChild .*parent process")
         self.assertRegex(output, r"\[0\] child ended with 0")
 
+    def test_a_child_of_multiprocessing_leaves_in_good_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code, output, _ = job("children", folder)
+        self.assertEqual(code, 0, output)
+        self.assertIn("came 7.0 7.0", output)
+        self.assertIn("ended [0, 0]", output)
+
     def test_an_end_with_ops_pending_is_clean(self):
         for case in ("pending", "dropped", "thread", "callback"):
             with self.subTest(case=case):

@@ -7,6 +7,7 @@ PyTorch finds it by its entry point; a version without entry points of backends 
 `import c10d_torch` first. docs/pytorch.md has the rest.
 """
 import atexit
+import multiprocessing.util
 import os
 
 import torch.distributed as dist
@@ -42,6 +43,20 @@ def _create(given, options):
                   given.group_id)
 
 
+_left_in = []  # processes
+
+
+def _leave():
+    if os.getpid() not in _left_in:
+        _left_in.append(os.getpid())
+        leave_all()
+
+
+def _leave_at_the_end(*_):
+    """Of a child of multiprocessing, which ends without what atexit knows."""
+    multiprocessing.util.Finalize(None, _leave, exitpriority=-10)
+
+
 def register():
     """Makes "c10d" a backend of torch.distributed, once. An import of this module does it."""
     if "C10D" in dist.Backend._plugins:
@@ -49,7 +64,9 @@ def register():
     devices = {"devices": ["cpu"]} if hasattr(dist.Backend, "backend_capability") else {}
     dist.Backend.register_backend("c10d", _create, extended_api=True, **devices)
     # Groups that are left when the interpreter ends leave in good order.
-    atexit.register(leave_all)
+    atexit.register(_leave)
+    _leave_at_the_end()
+    multiprocessing.util.register_after_fork(_leave, _leave_at_the_end)
 
 
 register()
