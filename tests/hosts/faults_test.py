@@ -157,7 +157,8 @@ class Faults(Job):
         for number, rank in enumerate(self.ranks):
             self.assertEqual(rank.end(), 0, rank.err)
             named = re.findall(r"#\d+ runs for [12] s; .*\brank 2 \(host second,", rank.err)
-            self.assertEqual(len(named), 0 if number == 2 else 1, rank.err)
+            # A broadcast may let a rank go on to the next op.
+            self.assertIn(len(named), (0,) if number == 2 else (1, 2), rank.err)
 
     def test_a_rank_that_is_stopped_in_a_small_op_breaks_nothing(self):
         self.expect_patience("small")
