@@ -82,7 +82,7 @@ class NativeBackend final : public Backend {
   }
 
   std::string description() const override {
-    const native::HostProfile& host = team_->cost_model().host();
+    const native::TeamProfile& host = team_->cost_model().host();
     std::string text =
         fmt::format("native, {}shared memory, {} KiB staging per rank, {}",
                     hosts_ ? describe(*hosts_) + ", in a host " : "",

@@ -62,7 +62,7 @@ struct alignas(128) RankLines {
 struct alignas(128) PlanLines {
   std::atomic<std::uint32_t> ping;                // see Ping
   alignas(128) std::atomic<std::uint32_t> ready;  // the rest is there
-  HostProfile host;
+  TeamProfile host;
   Plan plan;
 };
 

@@ -63,7 +63,7 @@ std::string name_of(const AlgorithmChoice& choice) {
   return name;
 }
 
-bool applies(const AlgorithmChoice& choice, const PlanKey& key, const HostProfile& host) noexcept {
+bool applies(const AlgorithmChoice& choice, const PlanKey& key, const TeamProfile& host) noexcept {
   switch (choice.algorithm) {
     case Algorithm::one_shot:
       return true;
@@ -82,7 +82,7 @@ std::size_t CostModel::place(std::size_t op, bool half, bool registered,
   return ((op * 2 + (half ? 1 : 0)) * 2 + (registered ? 1 : 0)) * kChoices.size() + choice;
 }
 
-CostModel::CostModel(const HostProfile& host, std::vector<Curve> curves)
+CostModel::CostModel(const TeamProfile& host, std::vector<Curve> curves)
     : host_(host), curves_(std::move(curves)) {
   if (curves_.empty()) return;
   index_.resize(kPlannedOps * 4 * kChoices.size());

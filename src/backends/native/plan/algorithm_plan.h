@@ -131,8 +131,8 @@ inline PlanKey plan_key(OpKind op, DType dtype, std::uint64_t bytes) noexcept {
   return {op, bytes, half, false};
 }
 
-// The host and the group, as far as they change the time of a choice.
-struct HostProfile {
+// The ranks of a host, and the host, as far as they change the time of a choice.
+struct TeamProfile {
   int ranks = 2;
   int cpus = 2;                 // that any of the ranks may run on
   bool oversubscribed = false;  // more ranks than CPUs
@@ -148,12 +148,12 @@ struct HostProfile {
 inline constexpr double kFarNs = 200;  // round trip
 
 // Whether the choice is an algorithm of the op that works with such memory.
-bool applies(const AlgorithmChoice& choice, const PlanKey& key, const HostProfile& host) noexcept;
+bool applies(const AlgorithmChoice& choice, const PlanKey& key, const TeamProfile& host) noexcept;
 // Microseconds by the built-in model: hops, and bytes at the pace of the cache that they fit into.
 double modelled_us(const AlgorithmChoice& choice, const PlanKey& key,
-                   const HostProfile& host) noexcept;
+                   const TeamProfile& host) noexcept;
 // What no algorithm can beat: the bytes that must be read and written, and one hop.
-double bound_us(const PlanKey& key, const HostProfile& host) noexcept;
+double bound_us(const PlanKey& key, const TeamProfile& host) noexcept;
 
 // Measured times of one choice for one op.
 struct Curve {
@@ -167,15 +167,15 @@ struct Curve {
 // The time of every choice: measured where there are curves, else modelled.
 class CostModel {
  public:
-  explicit CostModel(const HostProfile& host, std::vector<Curve> curves = {});
-  const HostProfile& host() const noexcept { return host_; }
+  explicit CostModel(const TeamProfile& host, std::vector<Curve> curves = {});
+  const TeamProfile& host() const noexcept { return host_; }
   double us(std::size_t choice, const PlanKey& key) const noexcept;
   bool is_measured(std::size_t choice, const PlanKey& key) const noexcept;
 
  private:
   const Curve* curve(std::size_t choice, const PlanKey& key) const noexcept;
   static std::size_t place(std::size_t op, bool half, bool registered, std::size_t choice) noexcept;
-  HostProfile host_;
+  TeamProfile host_;
   std::vector<Curve> curves_;
   std::vector<std::uint32_t> index_;  // by place(): 1 + which curve, or 0; empty without curves
 };

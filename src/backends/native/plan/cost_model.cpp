@@ -11,7 +11,7 @@ namespace {
 constexpr double kMiB = 1 << 20;
 constexpr double kBeyondCaches = 16 * kMiB;
 // One core's copy in bytes per us, by where source and target fit.
-double copy_pace(double footprint, StorePolicy results, const HostProfile& host) noexcept {
+double copy_pace(double footprint, StorePolicy results, const TeamProfile& host) noexcept {
   if (footprint <= 1.5 * kMiB) return 40e3;
   const double pace = kMiB / host.copy_us[static_cast<std::size_t>(results)];
   if (footprint <= kBeyondCaches) return pace;
@@ -26,7 +26,7 @@ bool moves_both_ways(OpKind op) noexcept {
 }
 // Through staging, in or out. Ranks that write and read by turns do so faster than the block went
 // that was measured from one to the other.
-double stage_pace(const AlgorithmChoice& choice, const HostProfile& host,
+double stage_pace(const AlgorithmChoice& choice, const TeamProfile& host,
                   bool by_turns = true) noexcept {
   const double faster = by_turns ? 1.4 : 1;
   return faster * 2 * kMiB / host.stage_us[static_cast<std::size_t>(choice.store)];
@@ -40,7 +40,7 @@ constexpr double kYield = 1.5;
 // Results that every rank writes, where ranks share caches that have no room for them all.
 constexpr double kStreamedOversubscribed = 0.8;
 
-double hop_of(const HostProfile& host) noexcept {
+double hop_of(const TeamProfile& host) noexcept {
   return host.oversubscribed ? kYield * host.ranks : host.hop_us;
 }
 
@@ -80,14 +80,14 @@ Traffic staged_traffic(const AlgorithmChoice& choice, const PlanKey& key, double
 }
 
 bool exchanges_blocks(const AlgorithmChoice& choice, const PlanKey& key,
-                      const HostProfile& host) noexcept {
+                      const TeamProfile& host) noexcept {
   return choice.algorithm == Algorithm::one_shot && moves_both_ways(key.op) &&
          exchanges(choice, host.ranks, key.bytes / 2);
 }
 
 // Beyond the caches memory is what ranks wait for, and the peer's lines come meanwhile.
 double exchanged_us(const AlgorithmChoice& choice, const PlanKey& key,
-                    const HostProfile& host) noexcept {
+                    const TeamProfile& host) noexcept {
   const auto s = static_cast<double>(key.bytes);
   const double read = key.op == OpKind::all_to_all ? s : s / 2;
   const double own = (read + s) / 2 / copy_pace(2 * s, choice.results, host);
@@ -98,7 +98,7 @@ double exchanged_us(const AlgorithmChoice& choice, const PlanKey& key,
 }
 
 double staged_us(const AlgorithmChoice& choice, const PlanKey& key,
-                 const HostProfile& host) noexcept {
+                 const TeamProfile& host) noexcept {
   if (exchanges_blocks(choice, key, host)) return exchanged_us(choice, key, host);
   const double n = host.ranks;
   const Traffic traffic = staged_traffic(choice, key, n);
@@ -174,7 +174,7 @@ Moves direct_moves(const AlgorithmChoice& choice, const PlanKey& key, double n) 
 
 // How much of the work of a pull is left to the busiest rank where the sender of a block helps, see
 // shared_copy.h: a root is helped by one rank at a time, and helps as one of all.
-double unshared_part(const PlanKey& key, const HostProfile& host) noexcept {
+double unshared_part(const PlanKey& key, const TeamProfile& host) noexcept {
   const double n = host.ranks;
   const double block = static_cast<double>(key.bytes) / (key.op == OpKind::broadcast ? 1 : n);
   if (host.oversubscribed || !is_rooted_move(key.op) || block < static_cast<double>(kLeastShared))
@@ -186,7 +186,7 @@ double unshared_part(const PlanKey& key, const HostProfile& host) noexcept {
 double read_twice(const PlanKey& key) noexcept { return key.op == OpKind::all_gather ? 0.75 : 1; }
 
 double direct_us(const AlgorithmChoice& choice, const PlanKey& key,
-                 const HostProfile& host) noexcept {
+                 const TeamProfile& host) noexcept {
   const double n = host.ranks;
   const auto s = static_cast<double>(key.bytes);
   const bool pulls = choice.algorithm == Algorithm::pull;
@@ -219,14 +219,14 @@ double direct_us(const AlgorithmChoice& choice, const PlanKey& key,
 }  // namespace
 
 double modelled_us(const AlgorithmChoice& choice, const PlanKey& key,
-                   const HostProfile& host) noexcept {
+                   const TeamProfile& host) noexcept {
   const double us =
       is_direct(choice.algorithm) ? direct_us(choice, key, host) : staged_us(choice, key, host);
   const bool converts = key.half && is_reduction(key.op);
   return converts ? us + static_cast<double>(key.bytes) / 40e3 : us;
 }
 
-double bound_us(const PlanKey& key, const HostProfile& host) noexcept {
+double bound_us(const PlanKey& key, const TeamProfile& host) noexcept {
   const double n = host.ranks;
   const auto s = static_cast<double>(key.bytes);
   // One copied byte is one read and one written.

@@ -50,7 +50,7 @@ bool read_curve(const Json& row, Curve& curve) try {
 
 }  // namespace
 
-std::string fingerprint(const HostProfile& host, const RoundTrips& trips) {
+std::string fingerprint(const TeamProfile& host, const RoundTrips& trips) {
   utsname kernel{};
   ::uname(&kernel);
   const std::string release = kernel.release;

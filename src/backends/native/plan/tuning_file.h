@@ -15,7 +15,7 @@ namespace c10d { inline namespace v0 { namespace native {
 
 // What the measured times depend on: CPU, allowed CPUs, ranks, which of them are near and which
 // far, CMA, kernel, versions.
-std::string fingerprint(const HostProfile& host, const RoundTrips& trips);
+std::string fingerprint(const TeamProfile& host, const RoundTrips& trips);
 // Empty when neither XDG_CACHE_HOME nor HOME is set.
 std::string tuning_path(std::string_view fingerprint);
 

@@ -124,7 +124,7 @@ bool Team::reads_every_peer() {
 
 void Team::make_plan(Deadline deadline) {
   PlanLines& shared = layout_.plan(base_);
-  HostProfile host{
+  TeamProfile host{
       .ranks = size(), .cpus = allowed_cpus_, .oversubscribed = oversubscribed(), .cma = true};
   for (int peer = 0; peer < size(); ++peer) {
     const RankLines& theirs = lines(peer);

@@ -110,7 +110,7 @@ class Team {
   WaitPolicy policy_;
   SymmetricHeap heap_;
   Plan plan_;
-  CostModel cost_model_{HostProfile{.ranks = 1}};
+  CostModel cost_model_{TeamProfile{.ranks = 1}};
   RoundTrips trips_;
   std::vector<bool> reads_;
   std::atomic<bool> writes_{true};

@@ -31,7 +31,7 @@ TEST(NativePlan, EveryCellHoldsAChoiceThatApplies) {
   for (const bool cma : {false, true})
     for (const bool oversubscribed : {false, true})
       for (const int ranks : {2, 3, 8, 64}) {
-        const HostProfile host{.ranks = ranks, .oversubscribed = oversubscribed, .cma = cma};
+        const TeamProfile host{.ranks = ranks, .oversubscribed = oversubscribed, .cma = cma};
         const Plan plan = plan_of(CostModel(host));
         EXPECT_TRUE(plan.valid());
         for (std::size_t op = 0; op < kPlannedOps; ++op)
@@ -71,7 +71,7 @@ TEST(NativePlan, MeasuredTimesDecideAndAreInterpolated) {
 
 TEST(NativePlan, LargeResultsGoPastTheCachesWhereThatIsFaster) {
   const auto taken = [](double temporal, double streaming, std::uint64_t bytes) {
-    const HostProfile host{.cma = false, .copy_us = {temporal, streaming}};
+    const TeamProfile host{.cma = false, .copy_us = {temporal, streaming}};
     const Plan plan = plan_of(CostModel(host));
     return result_policy(plan.find({OpKind::all_reduce, bytes, false, false}), bytes);
   };
@@ -95,7 +95,7 @@ TEST(NativePlan, RanksThatShareCachesStreamWhatTheyAllWrite) {
 }
 
 TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
-  const HostProfile host{.far = true, .cma = true, .stage_us = {200, 400}, .copy_us = {73, 52}};
+  const TeamProfile host{.far = true, .cma = true, .stage_us = {200, 400}, .copy_us = {73, 52}};
   const Plan plan = plan_of(CostModel(host));
   const auto results = [&](std::uint64_t bytes) {
     return result_policy(plan.find({OpKind::reduce, bytes, false, false}), bytes);
@@ -106,7 +106,7 @@ TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
 
 // All in one loop, where memory is waited for: see exchanges().
 TEST(NativePlan, TwoRanksExchangeBlocksThatNoCacheHolds) {
-  const HostProfile host{
+  const TeamProfile host{
       .far = true, .cma = true, .stage_us = {200, 400}, .cma_us = 91, .copy_us = {73, 52}};
   const Plan plan = plan_of(CostModel(host));
   const auto found = [&](OpKind op, std::uint64_t bytes) {
@@ -233,7 +233,7 @@ class TuningFolder {
   TuningFolder(const TuningFolder&) = delete;
   TuningFolder& operator=(const TuningFolder&) = delete;
   // For whichever pairs are near and far: two groups may measure differently.
-  static void write(HostProfile host, const std::string& curve) {
+  static void write(TeamProfile host, const std::string& curve) {
     const int pairs = host.ranks * (host.ranks - 1) / 2;
     for (int far_pairs = 0; far_pairs < 1 << pairs; ++far_pairs) {
       RoundTrips trips{host.ranks, {}};
@@ -255,7 +255,7 @@ class TuningFolder {
 };
 
 TEST(NativeTuning, IsOfRanksThatAreAsNear) {
-  const HostProfile host{.ranks = 3, .cpus = 4, .cma = true};
+  const TeamProfile host{.ranks = 3, .cpus = 4, .cma = true};
   const auto of = [&](std::uint32_t ab, std::uint32_t ac, std::uint32_t bc) {
     return fingerprint(host, {3, {0, ab, ac, ab, 0, bc, ac, bc, 0}});
   };
@@ -273,7 +273,7 @@ TEST(NativeTuning, IsOfRanksThatAreAsNear) {
 // By what a group reports c10d-bench tune names its file, and the next group must look there.
 TEST(NativeTuning, TheNextGroupLooksWhereThisOneSays) {
   const TuningFolder folder;
-  const auto reports = [](int size, HostProfile& host) {
+  const auto reports = [](int size, TeamProfile& host) {
     std::vector<PlanReport> all(static_cast<std::size_t>(size));
     as_ranks(size, [&](TestRank& self) {
       all[static_cast<std::size_t>(self.rank())] = report_plan(
@@ -285,7 +285,7 @@ TEST(NativeTuning, TheNextGroupLooksWhereThisOneSays) {
     return all;
   };
   for (const int size : {2, 3}) {
-    HostProfile host;
+    TeamProfile host;
     for (const PlanReport& report : reports(size, host))
       EXPECT_FALSE(report.options.front().measured);
     TuningFolder::write(host,
