@@ -99,9 +99,7 @@ Failure name_not_running(Failure failure, const std::vector<Member>& members,
   failure.message += "; " + about_not_running(members, idle);
   if (std::ranges::find(idle, failure.rank) == idle.end()) failure.rank = idle.front();
   const Member& named = members[static_cast<std::size_t>(failure.rank)];
-  failure.host = named.host;
-  failure.pid = named.pid;
-  return failure;
+  return caused_by(named, std::move(failure));
 }
 
 Failure name_not_running(Failure failure, const std::vector<Member>& members) {

@@ -11,6 +11,14 @@
 
 namespace c10d { inline namespace v0 {
 
+// The failure, caused by the process of `member`.
+inline Failure caused_by(const Member& member, Failure failure) {
+  failure.rank = member.rank;
+  failure.host = member.host;
+  failure.pid = member.pid;
+  return failure;
+}
+
 // "rank 2 (host a, pid 9)".
 std::string name_of(const Member& member);
 // Of all `ranks`, ascending. Of many only the numbers, so that no message is too short for them:

@@ -26,8 +26,6 @@ using std::chrono::steady_clock;
 
 // A rank that waits polls its connections for so long, then sleeps on them, and looks now and then.
 constexpr std::chrono::milliseconds kPolls{1}, kNap{20}, kShortNap{1};
-// Where a library needs the CPU for threads of its own: to fall asleep and wake takes as long.
-constexpr std::chrono::microseconds kShortPolls{100};
 constexpr std::chrono::milliseconds kAsking{100};  // who has come to a call, for a message
 
 constexpr std::uint8_t frame_of(Gate gate) {
@@ -50,9 +48,7 @@ Failure about(const std::vector<Member>& members, Failure failure) {
   if (failure.rank < 0 || failure.rank >= std::ssize(members) || !failure.host.empty())
     return failure;
   const Member& member = members[static_cast<std::size_t>(failure.rank)];
-  failure.host = member.host;
-  failure.pid = member.pid;
-  return failure;
+  return caused_by(member, std::move(failure));
 }
 
 }  // namespace
@@ -161,9 +157,7 @@ MeshControl::Entrance MeshControl::entrance_of(const Call& call, Waiting waiting
               .signature = signature,
               .carried = {reinterpret_cast<const char*>(call.carried.data()), call.carried.size()}},
       .deadline = call.deadline,
-      .polls = !policy_.spins()            ? Duration()
-               : waiting == Waiting::sleep ? Duration(kShortPolls)
-                                           : Duration(kPolls),
+      .polls = waiting == Waiting::spin && policy_.spins(),
       .counts = counts};
 }
 
@@ -218,9 +212,9 @@ bool MeshControl::await_carried(const Entrance& entrance, Deadline start) {
 }
 
 // Past the deadline, in short naps.
-void MeshControl::wait_for_news(Deadline start, Duration polls, Deadline deadline) {
+void MeshControl::wait_for_news(Deadline start, bool polls, Deadline deadline) {
   const auto now = steady_clock::now();
-  if (now < start + polls) return pause_between_polls(now - start);
+  if (polls && now < start + kPolls) return pause_between_polls(now - start);
   WaitLook::due();
   const Duration nap = waiting_ > 1 ? kShortNap : kNap;
   mesh_.wait(std::clamp<Deadline>(deadline, now + kShortNap, now + nap));
@@ -342,7 +336,7 @@ std::shared_ptr<const Failure> MeshControl::barrier(Deadline deadline) {
   return enter({.gate = Gate::barriers,
                 .own = {.sequence = round},
                 .deadline = deadline,
-                .polls = policy_.spins() ? Duration(kPolls) : Duration()});
+                .polls = policy_.spins()});
 }
 
 // A slot of this rank is free once its call is compared: the row has it until then.
@@ -387,11 +381,7 @@ Failure MeshControl::late(const Signature& signature, std::uint64_t sequence,
   if (silent.empty()) return failure;
   failure.message += fmt::format("; silent for more than {} s: {}",
                                  kSilence / std::chrono::seconds(1), names_of(silent));
-  const Member& named = members_[static_cast<std::size_t>(silent.front())];
-  failure.rank = named.rank;
-  failure.host = named.host;
-  failure.pid = named.pid;
-  return failure;
+  return caused_by(members_[static_cast<std::size_t>(silent.front())], std::move(failure));
 }
 
 // The ranks that have not come to this call.

@@ -66,7 +66,7 @@ class MeshControl final : public ControlPlane {
     Gate gate;
     Coming own;
     Deadline deadline;
-    Duration polls{};  // for so long, before it sleeps
+    bool polls;  // before it sleeps
     const AllToAllV* counts = nullptr;
   };
   Entrance entrance_of(const Call& call, Waiting waiting);
@@ -74,7 +74,7 @@ class MeshControl final : public ControlPlane {
   Patience::Verdict await(const Entrance& entrance, Deadline start);
   bool await_carried(const Entrance& entrance, Deadline start);
   bool come(Gate gate, const Coming& own);
-  void wait_for_news(Deadline start, Duration polls, Deadline deadline);
+  void wait_for_news(Deadline start, bool polls, Deadline deadline);
   // The failure of a call that this rank came to and does not go into. Breaks the group.
   std::shared_ptr<const Failure> refuse(const Entrance& entrance, Patience::Verdict verdict);
   void fail_with_difference(const Entrance& entrance);

@@ -24,11 +24,9 @@ namespace {
 Failure why_no_backend(Failure failure, const BackendContext& context) {
   failure = name_not_running(std::move(failure), context.members);
   if (failure.code != Code::unsupported || failure.rank >= 0) return failure;
+  // This rank lacks what the backend needs; others may, too.
   const Member& own = context.members[static_cast<std::size_t>(context.rank)];
-  failure.rank = own.rank;  // it lacks what the backend needs; others may, too
-  failure.host = own.host;
-  failure.pid = own.pid;
-  return failure;
+  return caused_by(own, std::move(failure));
 }
 
 }  // namespace

@@ -27,26 +27,17 @@ def cpu_seconds_of(pid):
 
 
 class Cost(test_bed.RanksByHand):
-    def stand(self, what, *per_host):
-        """The ranks of a job whose group stands, and their pids."""
-        ranks = self.start_ranks(PROGRAMS, what, *per_host, C10D_TIMEOUT="60")
-        for rank in range(len(ranks)):
-            self.await_file(f"ready-{rank}", ranks)
-        return ranks, [int((self.folder / f"ready-{rank}").read_text())
-                       for rank in range(len(ranks))]
-
     def end(self, ranks):
         (self.folder / "over").touch()
         self.end_well(ranks)
-        for left in [self.folder / "over", *self.folder.glob("*-*")]:
-            left.unlink()
+        self.clear()
 
     def test_a_group_takes_little_time_and_one_thread_more(self):
         took, threads = {}, {}
         for per_host in ((8,), (4, 4)):
             times = []
             for _ in range(3):
-                ranks, pids = self.stand("idle", *per_host)
+                ranks, pids = self.stand(PROGRAMS, "idle", *per_host, C10D_TIMEOUT="60")
                 times.append(min(float((self.folder / f"took-{rank}").read_text())
                                  for rank in range(8)))  # of the rank that came last
                 time.sleep(1)  # until the store is asked for the first time
@@ -62,7 +53,7 @@ class Cost(test_bed.RanksByHand):
     def test_ranks_that_wait_leave_the_cpus_to_others(self):
         """More ranks than CPUs wait for one that is stopped."""
         each = max(2, (os.cpu_count() or 1))
-        ranks, pids = self.stand("small", each, each)
+        ranks, pids = self.stand(PROGRAMS, "small", each, each, C10D_TIMEOUT="60")
         os.kill(pids[-1], signal.SIGSTOP)
         time.sleep(0.5)  # of the op that they are in
         before = [cpu_seconds_of(pid) for pid in pids[:-1]]

@@ -59,11 +59,9 @@ class FarHosts(test_bed.RanksByHand):
 
     def test_a_killed_rank_is_named(self):
         for what in ("small", "idle"):
-            ranks = self.start_ranks(PROGRAMS, what, 2, 2)
-            for rank in range(4):
-                self.await_file(f"ready-{rank}", ranks)
+            ranks, pids = self.stand(PROGRAMS, what, 2, 2)
             start = time.time_ns()
-            os.kill(int((self.folder / "ready-3").read_text()), signal.SIGKILL)
+            os.kill(pids[3], signal.SIGKILL)
             took = []
             for rank in ranks[:3]:
                 self.assertEqual(rank.end(), 1)
@@ -73,8 +71,7 @@ class FarHosts(test_bed.RanksByHand):
             ranks[3].end()
             print(f"{what}: named after {', '.join(f'{seconds * 1e3:.0f}' for seconds in took)} ms")
             self.assertLess(max(took), DIED_BY)
-            for left in self.folder.glob("*-*"):
-                left.unlink()
+            self.clear()
 
 
 if __name__ == "__main__":

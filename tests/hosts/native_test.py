@@ -58,13 +58,10 @@ class Native(test_bed.RanksByHand):
         self.end_well(self.start_ranks(PROGRAMS, "once", 1, 1, C10D_NET_CONGESTION="reno"))
 
     def test_a_late_rank_is_named_on_one_host(self):
-        ranks = self.start_ranks(PROGRAMS, "large", 3)
-        for rank in range(len(ranks)):
-            self.await_file(f"ready-{rank}", ranks)
-        pid = int((self.folder / "ready-2").read_text())
-        os.kill(pid, signal.SIGSTOP)
+        ranks, pids = self.stand(PROGRAMS, "large", 3)
+        os.kill(pids[2], signal.SIGSTOP)
         time.sleep(3)
-        os.kill(pid, signal.SIGCONT)
+        os.kill(pids[2], signal.SIGCONT)
         (self.folder / "over").touch()
         self.end_well(ranks)
         for rank in ranks[:2]:
@@ -73,21 +70,17 @@ class Native(test_bed.RanksByHand):
 
     def test_a_rank_that_is_stopped_for_good_is_named_at_the_deadline(self):
         for victim, per_host in ((0, (2, 2)), (3, (2, 2)), (1, (1, 2))):
-            ranks = self.start_ranks(PROGRAMS, "large", *per_host, C10D_TIMEOUT="3",
+            ranks, pids = self.stand(PROGRAMS, "large", *per_host, C10D_TIMEOUT="3",
                                      C10D_NATIVE_HOSTS_PLAN="overlap")
-            for rank in range(len(ranks)):
-                self.await_file(f"ready-{rank}", ranks)
-            pid = int((self.folder / f"ready-{victim}").read_text())
-            os.kill(pid, signal.SIGSTOP)
+            os.kill(pids[victim], signal.SIGSTOP)
             for rank, running in enumerate(ranks):
                 if rank == victim:
                     continue
                 self.assertEqual(running.end(), 1)
                 self.assertRegex(running.err, f"(?m)^[0-9]+ timed_out {victim} ", (victim, rank))
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pids[victim], signal.SIGKILL)
             ranks[victim].end()
-            for left in self.folder.glob("*-*"):
-                left.unlink()
+            self.clear()
 
     def test_garbage_on_a_connection_is_named_everywhere(self):
         for rank, running in enumerate(self.start_ranks(PROGRAMS, "garbage", 2, 2)):
@@ -96,9 +89,7 @@ class Native(test_bed.RanksByHand):
 
     def test_a_group_listens_nowhere(self):
         """But for the store, on the address that was asked for."""
-        ranks = self.start_ranks(PROGRAMS, "idle", 2, 2)
-        for rank in range(4):
-            self.await_file(f"ready-{rank}", ranks)
+        ranks, _ = self.stand(PROGRAMS, "idle", 2, 2)
         for namespace, expected in zip(self.namespaces, ([f"10.77.0.1:{self.PORT}"], [])):
             self.assertEqual(self.listeners(namespace), expected)
         (self.folder / "over").touch()
@@ -110,15 +101,12 @@ class FourHosts(test_bed.RanksByHand):
 
     def test_the_rank_that_is_stopped_is_named_by_all(self):
         """Not those that wait for it, and then for each other."""
-        ranks = self.start_ranks(PROGRAMS, "large", 1, 1, 1, C10D_TIMEOUT="3")
-        for rank in range(len(ranks)):
-            self.await_file(f"ready-{rank}", ranks)
-        pid = int((self.folder / "ready-2").read_text())
-        os.kill(pid, signal.SIGSTOP)
+        ranks, pids = self.stand(PROGRAMS, "large", 1, 1, 1, C10D_TIMEOUT="3")
+        os.kill(pids[2], signal.SIGSTOP)
         for rank in ranks[:2]:
             self.assertEqual(rank.end(), 1)
             self.assertRegex(rank.err, "(?m)^[0-9]+ timed_out 2 .*rank 2 \\(host third, pid")
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pids[2], signal.SIGKILL)
         ranks[2].end()
 
     def test_large_ops_overlap(self):

@@ -33,10 +33,7 @@ class TwoNetworks(test_bed.TwoNetworks):
                 self.assertLess(abs(sent / sum(each) - 0.5), 0.05)
 
     def start_over_both(self, what):
-        ranks = self.start_ranks(PROGRAMS, what, 2, 2, C10D_NET_INTERFACE=self.NETWORKS)
-        for rank in range(4):
-            self.await_file(f"ready-{rank}", ranks)
-        return ranks
+        return self.stand(PROGRAMS, what, 2, 2, C10D_NET_INTERFACE=self.NETWORKS)
 
     SILENCE = ("root", "tbf", "rate", "1mbit", "burst", "32", "limit", "32")  # nothing goes out
 
@@ -53,10 +50,6 @@ class TwoNetworks(test_bed.TwoNetworks):
         for each in self.namespaces if how == "both" else self.namespaces[1:]:
             each.do("tc", "qdisc", "del", "dev", cable, "root")
 
-    def clear(self):
-        for left in [*self.folder.glob("over"), *self.folder.glob("*-*")]:
-            left.unlink()
-
     def test_one_that_is_cut_is_left(self):
         """And every result is right."""
         cuts = [(what, cable, "both") for what in ("large", "spread", "passed on", "small")
@@ -64,7 +57,7 @@ class TwoNetworks(test_bed.TwoNetworks):
         cuts += [(what, "cable", how) for what, how in (("large", "down"), ("spread", "one"),
                                                         ("passed on", "one"))]
         for what, cable, how in cuts:
-            ranks = self.start_over_both(what)
+            ranks, _ = self.start_over_both(what)
             start = time.monotonic()
             self.cut(cable, how)
             other = "rail" if cable == "cable" else "cable"
@@ -87,7 +80,7 @@ class TwoNetworks(test_bed.TwoNetworks):
     def test_a_host_that_is_cut_off_is_named(self):
         """On both networks."""
         for what in ("large", "passed on", "small"):
-            ranks = self.start_over_both(what)
+            ranks, _ = self.start_over_both(what)
             start = time.time_ns()
             for cable in ("cable", "rail"):
                 self.cut(cable)
@@ -103,18 +96,18 @@ class TwoNetworks(test_bed.TwoNetworks):
             self.clear()
 
     def test_a_rank_that_is_stopped_breaks_nothing(self):
-        ranks = self.start_over_both("large")
-        pid = int((self.folder / "ready-2").read_text())
-        os.kill(pid, signal.SIGSTOP)
+        ranks, pids = self.start_over_both("large")
+        os.kill(pids[2], signal.SIGSTOP)
         time.sleep(5)
-        os.kill(pid, signal.SIGCONT)
+        os.kill(pids[2], signal.SIGCONT)
         time.sleep(1)
         self.check_alive(ranks)
         (self.folder / "over").touch()
         self.end_well(ranks)
 
     def test_one_that_is_cut_and_not_used_breaks_nothing(self):
-        ranks = self.start_over_both("small")  # which go with their agreement, over the first one
+        # Small ops go with their agreement, over the first one.
+        ranks, _ = self.start_over_both("small")
         self.swallow("second", ("out", "in"))
         time.sleep(3)
         self.check_alive(ranks)

@@ -299,17 +299,28 @@ class RanksByHand(TwoHosts):
                            **{"MASTER_ADDR": self.ADDRESSES[0], "C10D_BACKEND": "native", **more})
                 for rank, host in enumerate(hosts)]
 
-    def bytes_of_a_reduction(self, programs, *per_host, cables=("cable",), what="counted", host=0,
-                             **more):
-        """That leave a host on each cable for one large all_reduce, once the group stands."""
+    def stand(self, programs, what, *per_host, **more):
+        """Starts them; returns them and their pids once the group stands."""
         ranks = self.start_ranks(programs, what, *per_host, **more)
         for rank in range(len(ranks)):
             self.await_file(f"ready-{rank}", ranks)
+        return ranks, [int((self.folder / f"ready-{rank}").read_text())
+                       for rank in range(len(ranks))]
+
+    def clear(self):
+        """Of what the ranks and the test wrote."""
+        for left in [*self.folder.glob("over"), *self.folder.glob("go"),
+                     *self.folder.glob("*-*")]:
+            left.unlink()
+
+    def bytes_of_a_reduction(self, programs, *per_host, cables=("cable",), what="counted", host=0,
+                             **more):
+        """That leave a host on each cable for one large all_reduce, once the group stands."""
+        ranks, _ = self.stand(programs, what, *per_host, **more)
         before = [self.bytes_on_the_cable(cable, host) for cable in cables]
         (self.folder / "go").touch()
         self.end_well(ranks)
-        for left in [self.folder / "go", *self.folder.glob("ready-*")]:
-            left.unlink()
+        self.clear()
         return [self.bytes_on_the_cable(cable, host) - count
                 for cable, count in zip(cables, before)]
 

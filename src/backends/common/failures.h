@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "c10d/spi/backend.h"
+#include "src/base/members.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -26,14 +27,6 @@ inline Failure in_call(const Call& call, Failure failure) {
 inline Failure failure_in(const BackendContext& context, const Call& call, Code code,
                           std::string message, int rank = -1) {
   return in_call(call, failure_in(context, code, std::move(message), rank));
-}
-
-// The same, caused by the process of `member`.
-inline Failure caused_by(const Member& member, Failure failure) {
-  failure.rank = member.rank;
-  failure.host = member.host;
-  failure.pid = member.pid;
-  return failure;
 }
 
 // Of an async op, where a library that can only block has a thread wait for it.
