@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "src/net/bytes.h"
 
@@ -186,7 +187,8 @@ bool Dissemination::has_heard_of(int rank) const noexcept {
 
 // What this rank has to say.
 void Dissemination::answer(std::uint64_t sequence, Answers& answers) {
-  if (answers.bars && !has_bit(answers.answered, rank_)) {
+  const bool may_hear_more = own_.sequence == sequence && went_ != sequence;
+  if (answers.bars && !(holds_ && may_hear_more) && !has_bit(answers.answered, rank_)) {
     set_bit(answers.answered, rank_);
     answers.is_news = true;
   }
@@ -231,6 +233,11 @@ void Dissemination::give_up() {
   if (has_bit(answers.barred, rank_)) return;
   set_bit(answers.barred, rank_);
   answers.is_news = true;
+}
+
+void Dissemination::hold_answers(bool holds) {
+  if (std::exchange(holds_, holds) == holds || holds) return;
+  for (auto& [sequence, answers] : asked_) answer(sequence, answers);
 }
 
 bool Dissemination::receive_answers(std::string_view body) {

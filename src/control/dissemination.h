@@ -70,6 +70,9 @@ class Dissemination {
   void ask(std::uint64_t sequence, bool bars);
   // This rank, which has come, gives the call up although not all have said whether they came.
   void give_up();
+  // Whether a neighbour died of which word may still come. Until it has, this rank does not answer
+  // who has come: it would be too little.
+  void hold_answers(bool holds);
 
   // Of the last call that this rank has come to. Once it goes, it goes.
   Outcome outcome();
@@ -138,6 +141,7 @@ class Dissemination {
   std::uint64_t barred_ = 0;                // the last call that this rank has been barred from
   int step_ = 0;                            // of own_: how many are done
   bool differs_ = false;
+  bool holds_ = false;  // its answers
   std::pair<int, Coming> difference_{-1, {}};
   // Sums of balances, inside the host and then of hosts: of the 2^k ranks up to this one before
   // step k, and of those that all of them are more than a multiple of 2^k.

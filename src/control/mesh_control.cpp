@@ -11,7 +11,6 @@
 
 #include "src/base/host.h"
 #include "src/base/members.h"
-#include "src/control/mesh_frames.h"
 #include "src/control/pair_counts.h"
 #include "src/net/network.h"
 #include "src/recorder/flight_recorder.h"
@@ -66,6 +65,7 @@ MeshControl::MeshControl(const ControlOptions& options)
              .token = secret_of(*options.store, options.token, options.deadline),
              .address = own_address(*options.store, options.members),
              .has_more_networks = options.outlives_networks && chosen_networks().size() > 1}),
+      flood_(rank_, size_, neighbours_, ends_of_flood()),
       rows_({.store = store_,
              .own = own_,
              .rank = rank_,
@@ -75,11 +75,7 @@ MeshControl::MeshControl(const ControlOptions& options)
              .broken = [this] { return broken(); },
              .fail = [this](const Failure& failure) { fail(failure); }}),
       gates_{Dissemination(rank_, grid_), Dissemination(rank_, grid_)},
-      unheard_ticks_(static_cast<std::size_t>(size_)),
-      left_peers_(static_cast<std::size_t>(size_)),
-      ended_peers_(static_cast<std::size_t>(size_)),
-      own_links_(static_cast<std::size_t>(size_)) {
-  for (const int neighbour : neighbours_) own_links_[static_cast<std::size_t>(neighbour)] = true;
+      unheard_ticks_(static_cast<std::size_t>(size_)) {
   if (!mesh_.options().has_more_networks) return;
   const std::vector<Network> networks = chosen_networks();
   for (std::size_t i = 1; i < networks.size(); ++i) {
@@ -190,7 +186,7 @@ Patience::Verdict MeshControl::await(const Entrance& entrance, Deadline start) {
       return patience.look(
           known, steady_clock::now(), is_broken,
           {.is_dead = [&](int rank) { return is_broken && is_where_it_broke(rank); },
-           .is_lost = [&](int rank) { return is_broken && is_lost(rank); },
+           .is_lost = [&](int rank) { return is_broken && flood_.is_lost(rank); },
            .is_under_way = [this] { return !mesh_.is_acknowledged(); }});
     });
     if (verdict != Patience::Verdict::waits) return verdict;

@@ -18,6 +18,7 @@
 #include "src/control/call_rows.h"
 #include "src/control/control_plane.h"
 #include "src/control/dissemination.h"
+#include "src/control/flood.h"
 #include "src/control/group_formation.h"
 #include "src/control/store_silence.h"
 #include "src/net/mesh/mesh.h"
@@ -52,9 +53,7 @@ class MeshControl final : public ControlPlane {
   void leave() noexcept override;
   std::vector<int> ranks_that_left() override;
   void end_polls() noexcept override;
-  bool has_left(int peer) const noexcept override {
-    return left_peers_[static_cast<std::size_t>(peer)].load(std::memory_order_relaxed);
-  }
+  bool has_left(int peer) const noexcept override { return flood_.has_left(peer); }
   void tick() override;
   // Known of a neighbour only.
   bool is_silent(int rank) const noexcept override;
@@ -104,18 +103,12 @@ class MeshControl final : public ControlPlane {
   void want_calls(int rank) noexcept override { rows_.want_messages(rank); }
 
   // What is heard and told of failures, and of ranks that leave: mesh_failures.cpp.
-  using LastCalls = std::array<std::uint64_t, kGates>;  // of a rank that left, by gate
   // What neighbours have said, and which of them are lost. Waits for nobody.
   void take_news();
   bool take_message(const Mesh::Message& message);
   bool take_letter(const Mesh::Message& message);
-  bool take_left(const Mesh::Message& message);
-  bool take_ended(const Mesh::Message& message);
-  void note_ended(int peer, int from);
-  bool note_left(int peer, const LastCalls& last);
   void note_beat(int peer, std::string_view beat);
-  // Breaks the group here, and on the others by the mesh.
-  void break_group(const Failure& failure);
+  Flood::Ends ends_of_flood();
   void keep_for_later(const Failure& failure, bool is_flooded);
   void tell() noexcept;  // what was kept
   // Has another thread tell, and find out about losses.
@@ -124,9 +117,6 @@ class MeshControl final : public ControlPlane {
   Failure lost(const Mesh::Loss& loss) const;
   bool is_beside(int one, int other) const;
   bool is_where_it_broke(int rank);
-  // Whether a rank most likely died: another one lost the connection to it, and so did this one, if
-  // it had one.
-  bool is_lost(int rank) const noexcept;
   void look_for_cause();
   std::string glance_at(std::string key) const;
   void look_for_dead();
@@ -145,6 +135,7 @@ class MeshControl final : public ControlPlane {
   const RankGrid grid_;
   const std::vector<int> neighbours_;
   Mesh mesh_;
+  Flood flood_;
   std::deque<Mesh> more_networks_;  // until this rank has joined
   CallRows rows_;
   Mutex news_mutex_;  // what came first is taken first; locked before gates_mutex_
@@ -168,11 +159,7 @@ class MeshControl final : public ControlPlane {
   int polls_ = 0;                               // for the thread that polls, as the next
   StoreSilence silence_;
   std::vector<std::atomic<int>> unheard_ticks_;  // since the last word of a neighbour
-  std::vector<std::atomic<bool>> left_peers_;    // as far as known
-  std::vector<std::atomic<bool>>
-      ended_peers_;                           // to which a rank lost its connection; they may live
-  std::vector<std::atomic<bool>> own_links_;  // to a neighbour, and it stands
-  std::atomic<bool> store_answers_ = true;    // when it was polled last
+  std::atomic<bool> store_answers_ = true;       // when it was polled last
   std::atomic<bool> leaving_ = false;
 };
 

@@ -12,8 +12,6 @@
 #include "src/base/log.h"
 #include "src/base/members.h"
 #include "src/control/mesh_control.h"
-#include "src/control/mesh_frames.h"
-#include "src/net/bytes.h"
 #include "src/recorder/flight_recorder.h"
 #include "src/sync/process_singleton.h"
 #include "src/sync/thread_pool.h"
@@ -77,13 +75,6 @@ auto ask_within(Duration patience, Ask ask) -> std::optional<decltype(ask())> {
   return answer->value;
 }
 
-// With a message that fits into a frame, and into the memory of the group.
-Failure cut(Failure failure) {
-  constexpr std::size_t kMost = sizeof(SharedFailure::message) - 1;
-  failure.message.resize(fitting(failure.message, kMost));
-  return failure;
-}
-
 // The first failure of all, as text.
 std::optional<std::string> first_cause(const std::shared_ptr<Store>& store,
                                        const std::string& text) {
@@ -94,13 +85,31 @@ std::optional<std::string> first_cause(const std::shared_ptr<Store>& store,
 
 }  // namespace
 
+Flood::Ends MeshControl::ends_of_flood() {
+  return {.send = [this](MeshFrame frame, std::string_view body,
+                         int except) { mesh_.send_to_all(frame, body, except); },
+          .broken = [this] { return broken(); },
+          .break_here = [this](const Failure& cause) { write_cause(header_, cause); },
+          .left =
+              [this](int peer, const Flood::LastCalls& last) {
+                MutexLock lock(gates_mutex_);
+                for (std::size_t gate = 0; gate < kGates; ++gate)
+                  gates_[gate].leave(peer, last[gate]);
+              },
+          .awaits_end =
+              [this](bool awaits) {
+                MutexLock lock(gates_mutex_);
+                for (Dissemination& known : gates_) known.hold_answers(awaits);
+              }};
+}
+
 // The store decides which failure was first, so that all ranks have one cause. Without its answer
 // this one is.
 std::shared_ptr<const Failure> MeshControl::fail(Failure failure_value) {
   if (broken()) return failure();
-  const auto first = first_cause(store_, to_text(cut(failure_value)));
+  const auto first = first_cause(store_, Flood::text_of(failure_value));
   if (!first) keep_for_later(failure_value, true);
-  break_group(first ? from_text(*first) : failure_value);
+  flood_.break_group(first ? from_text(*first) : failure_value);
   return failure();
 }
 
@@ -112,14 +121,9 @@ std::shared_ptr<const Failure> MeshControl::revoke(Failure failure_value) {
   return failure();
 }
 
-void MeshControl::break_group(const Failure& failure_value) {
-  write_cause(header_, failure_value);
-  mesh_.send_to_all(revoke_frame, to_text(cut(failure_value)));
-}
-
 void MeshControl::keep_for_later(const Failure& failure, bool is_flooded) {
   MutexLock lock(mutex_);
-  if (!untold_) untold_ = Untold{to_text(cut(failure)), is_flooded};
+  if (!untold_) untold_ = Untold{Flood::text_of(failure), is_flooded};
 }
 
 void MeshControl::tell() noexcept try {
@@ -173,16 +177,13 @@ void MeshControl::take_news() {
     has_losses = !news.losses.empty();
     for (const Mesh::Message& message : news.messages)
       if (!take_message(message)) wrong = message.from;
-    for (const Mesh::Loss& loss : news.losses) {
-      own_links_[static_cast<std::size_t>(loss.neighbour)].store(false, std::memory_order_relaxed);
-      if (loss.kind == Mesh::Loss::Kind::ended && !has_left(loss.neighbour))
-        note_ended(loss.neighbour, -1);
-    }
+    for (const Mesh::Loss& loss : news.losses)
+      flood_.lose(loss.neighbour, loss.kind == Mesh::Loss::Kind::ended);
     if (has_losses) {
       MutexLock losses(mutex_);
       std::ranges::move(news.losses, std::back_inserter(losses_));
     }
-    if (!news.messages.empty()) {
+    if (!news.messages.empty() || has_losses) {
       MutexLock gates(gates_mutex_);
       for (const Gate gate : {Gate::calls, Gate::barriers}) post(gate);
     }
@@ -197,22 +198,13 @@ void MeshControl::take_news() {
 bool MeshControl::take_message(const Mesh::Message& message) {
   unheard_ticks_[static_cast<std::size_t>(message.from)].store(0, std::memory_order_relaxed);
   switch (message.type) {
-    case revoke_frame:
-      if (broken()) return true;
-      write_cause(header_, from_text(message.body));
-      mesh_.send_to_all(revoke_frame, message.body, message.from);
-      return true;
-    case left_frame:
-      return take_left(message);
-    case ended_frame:
-      return take_ended(message);
     case call_frame:
     case barrier_frame:
       return take_letter(message);
     case beat_frame:
       return message.body.empty();
     default:
-      return false;
+      return flood_.take(message.from, message.type, message.body);
   }
 }
 
@@ -222,57 +214,17 @@ bool MeshControl::take_letter(const Mesh::Message& message) {
   return gates_[static_cast<std::size_t>(gate)].receive(message.from, message.body);
 }
 
-bool MeshControl::take_left(const Mesh::Message& message) {
-  ByteReader reader(message.body);
-  const auto peer = reader.take<std::uint32_t>();
-  LastCalls last{};
-  for (std::uint64_t& sequence : last) sequence = reader.take<std::uint64_t>();
-  if (!reader.finished() || peer >= static_cast<unsigned>(size_)) return false;
-  if (note_left(static_cast<int>(peer), last))
-    mesh_.send_to_all(left_frame, message.body, message.from);
-  return true;
-}
-
-// The cause of a broken group names one rank that died. Others that died with it are known by this,
-// so that nobody waits long for an answer of theirs. A rank that lives can be among them, if its
-// connection to another one broke.
-bool MeshControl::take_ended(const Mesh::Message& message) {
-  ByteReader reader(message.body);
-  const auto peer = reader.take<std::uint32_t>();
-  if (!reader.finished() || peer >= static_cast<unsigned>(size_)) return false;
-  note_ended(static_cast<int>(peer), message.from);
-  return true;
-}
-
-// `from`: who said so.
-void MeshControl::note_ended(int peer, int from) {
-  if (ended_peers_[static_cast<std::size_t>(peer)].exchange(true, std::memory_order_relaxed))
-    return;
-  std::string word;
-  put(word, static_cast<std::uint32_t>(peer));
-  mesh_.send_to_all(ended_frame, word, from);
-}
-
-// Whether that is news.
-bool MeshControl::note_left(int peer, const LastCalls& last) {
-  {
-    MutexLock lock(gates_mutex_);
-    for (std::size_t gate = 0; gate < kGates; ++gate) gates_[gate].leave(peer, last[gate]);
-  }
-  return !left_peers_[static_cast<std::size_t>(peer)].exchange(true, std::memory_order_relaxed);
-}
-
 // What the store has of a rank: "here", or "left", its last call and its last barrier.
 void MeshControl::note_beat(int peer, std::string_view beat) {
   if (!beat.starts_with(kLastBeat) || has_left(peer)) return;
   beat.remove_prefix(kLastBeat.size());
-  LastCalls last{};
+  Flood::LastCalls last{};
   for (std::uint64_t& sequence : last) {
     beat.remove_prefix(std::min(beat.find_first_not_of(' '), beat.size()));
     const auto read = std::from_chars(beat.data(), beat.data() + beat.size(), sequence);
     beat.remove_prefix(static_cast<std::size_t>(read.ptr - beat.data()));
   }
-  note_left(peer, last);
+  flood_.note_left(peer, last);
 }
 
 // A rank that leaves because a rank of its host died reports that first, or the others would name
@@ -286,15 +238,12 @@ void MeshControl::leave() noexcept try {
   tell();
   write_rows(patience);
   if (own_.presence.exchange(Presence::left) == Presence::left) return;
-  LastCalls last{};
+  Flood::LastCalls last{};
   for (const Gate gate : {Gate::calls, Gate::barriers})
     last[static_cast<std::size_t>(gate)] =
         use(gate, [](Dissemination& known) { return known.last(); });
-  std::string word;
-  put(word, static_cast<std::uint32_t>(rank_));
-  for (const std::uint64_t sequence : last) put(word, sequence);
   take_news();  // what is not read when a connection is closed may take this word with it
-  mesh_.send_to_all(left_frame, word);
+  flood_.leave(last);
   // Of several networks one may have been cut: then only this rank can send that word again.
   const Deadline heard =
       steady_clock::now() + (mesh_.has_several_networks() ? kLastWord : Duration());
@@ -423,17 +372,11 @@ bool MeshControl::is_where_it_broke(int rank) {
   return rank == cause->rank || (is_cut_off && is_beside(cause->rank, rank));
 }
 
-bool MeshControl::is_lost(int rank) const noexcept {
-  const auto at = static_cast<std::size_t>(rank);
-  return ended_peers_[at].load(std::memory_order_relaxed) &&
-         !own_links_[at].load(std::memory_order_relaxed);
-}
-
 // Takes over the failure that another rank published.
 void MeshControl::look_for_cause() {
   if (broken()) return;
   if (const std::optional<std::string> text = store_->try_get("cause", kStorePatience))
-    break_group(from_text(*text));
+    flood_.break_group(from_text(*text));
 }
 
 // The value of a key; empty if the store has none, or does not say so soon.
@@ -449,7 +392,8 @@ void MeshControl::look_for_evidence() {
   take_news();
   look_for_lost();
   if (broken()) return;
-  if (const std::string cause = glance_at("cause"); !cause.empty()) break_group(from_text(cause));
+  if (const std::string cause = glance_at("cause"); !cause.empty())
+    flood_.break_group(from_text(cause));
   look_for_dead();
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How ranks of several hosts enter calls together or not at all, whatever happens and in whatever
 // order word of it gets through. Each run is one group in simulated time: its seed decides who
-// comes when, how long letters are on their way, and what goes wrong.
+// comes when, how long letters are on their way, and what goes wrong. What they tell each other of
+// failures goes the way of production (flood.h); the store, which has one cause for all, is not
+// here.
 #include "src/control/dissemination.h"
 
 #include <gtest/gtest.h>
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "src/base/hash.h"
+#include "src/control/flood.h"
 #include "src/net/mesh/rank_grid.h"
 #include "tests/simulate/seeds.h"
 
@@ -29,6 +32,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kCalls = 3;
+constexpr auto kCallGate = static_cast<std::size_t>(Gate::calls);
 
 enum class Mishap { none, odd, unbalanced, late, leaves, dies, aborts, stops, both_die, breaks };
 constexpr int kMishaps = 10;
@@ -57,7 +61,8 @@ class World {
     culprit_ = pick(size);
     call_ = 1 + static_cast<std::uint64_t>(pick(static_cast<int>(kCalls)));
     const RankGrid grid = pick_grid(size);
-    for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>(rank, grid));
+    for (int rank = 0; rank < size; ++rank)
+      ranks_.push_back(std::make_unique<Rank>(rank, grid, ends_of(rank)));
     adds_up_ = mishap_ == Mishap::unbalanced || pick(2) == 0;
     carried_bytes_ = static_cast<std::size_t>(pick(9));
     patient_ = (culprit_ + 1 + pick(size - 1)) % size;
@@ -91,10 +96,8 @@ class World {
 
  private:
   struct Letter {
-    enum Kind { dissemination, revoke, left, ended } kind;
-    int about = 0;
-    std::uint64_t last = 0;
-    std::string body{};
+    MeshFrame frame;
+    std::string body;
   };
   struct Event {
     enum Kind { comes, looks, arrives, dies, loses, aborts, resumes, settles, breaks, ticks };
@@ -109,10 +112,13 @@ class World {
     }
   };
   struct Rank {
-    Rank(int rank, const RankGrid& grid)
-        : known(rank, grid), neighbours(grid.neighbours_of(rank)) {}
+    Rank(int rank, const RankGrid& grid, Flood::Ends ends)
+        : known(rank, grid),
+          neighbours(grid.neighbours_of(rank)),
+          flood(rank, grid.size(), neighbours, std::move(ends)) {}
     Dissemination known;
     const std::vector<int> neighbours;
+    Flood flood;
     std::uint64_t call = 0;  // that it is in, or was in last
     bool is_in = false;
     std::optional<Patience> patience{};
@@ -121,10 +127,9 @@ class World {
     std::optional<int> dead_rank{};     // that broke the group, as far as this one knows
     std::optional<Deadline> told_by{};  // by when it hears why it was barred from a call
     int waits_for_others = 0;           // in ms, to say which call they make
-    std::set<int> known_left{}, known_ended{};
-    std::set<int> lost{};        // neighbours, as it saw itself
-    std::deque<Event> inbox{};   // outside of calls it reads each 20 ms
-    std::deque<Event> missed{};  // while it was stopped
+    std::set<int> cut{};                // neighbours whose connection it, or they, have closed
+    std::deque<Event> inbox{};          // outside of calls it reads each 20 ms
+    std::deque<Event> missed{};         // while it was stopped
   };
 
   int pick(int choices) {
@@ -148,20 +153,35 @@ class World {
 
   void send(int from, int to, Letter letter) {
     if (tamper_ != Tamper::none && !tampered(to, letter)) return;
-    if (of(from).lost.count(to) > 0 || of(to).lost.count(from) > 0) return;
+    if (of(from).cut.count(to) > 0 || of(to).cut.count(from) > 0) return;
     Deadline& last = arrival_[{from, to}];
     last = std::max(last, now_ + microseconds(20 + pick(pick(10) == 0 ? 5'000 : 200)));
     at(last - now_, Event::arrives, to, from, std::make_shared<Letter>(std::move(letter)));
   }
-  void flood(int from, const Letter& letter, int except = -1) {
-    if (tamper_ == Tamper::floods_nothing) return;
-    for (const int to : of(from).neighbours)
-      if (to != except) send(from, to, letter);
+  Flood::Ends ends_of(int number) {
+    return {.send =
+                [this, number](MeshFrame frame, std::string_view body, int except) {
+                  if (tamper_ == Tamper::floods_nothing) return;
+                  for (const int to : of(number).neighbours)
+                    if (to != except) send(number, to, {frame, std::string(body)});
+                },
+            .broken = [this, number] { return of(number).broken; },
+            .break_here =
+                [this, number](const Failure& cause) {
+                  Rank& rank = of(number);
+                  if (std::exchange(rank.broken, true)) return;
+                  if (cause.code == Code::peer_died) rank.dead_rank = cause.rank;
+                },
+            .left =
+                [this, number](int peer, const Flood::LastCalls& last) {
+                  of(number).known.leave(peer, last[kCallGate]);
+                },
+            .awaits_end = [this, number](bool awaits) { of(number).known.hold_answers(awaits); }};
   }
 
   // Whether it is sent at all.
   bool tampered(int to, Letter& letter) {
-    if (letter.kind != Letter::dissemination) return true;
+    if (letter.frame != call_frame) return true;
     constexpr char kComing = 1;
     constexpr std::size_t kHash = 10;
     const bool comes = letter.body[0] == kComing;
@@ -179,7 +199,7 @@ class World {
 
   void post(int rank) {
     for (Dissemination::Letter& letter : of(rank).known.take_letters())
-      send(rank, letter.to, {Letter::dissemination, 0, 0, std::move(letter.body)});
+      send(rank, letter.to, {call_frame, std::move(letter.body)});
   }
 
   // As long in all calls of a run; empty in some runs.
@@ -228,7 +248,8 @@ class World {
         break;
       case Event::breaks:  // between two ranks that live: one gave it up, the other sees its end
         happened_ = now_;
-        rank.lost.insert(patient_);
+        rank.cut.insert(patient_);
+        rank.flood.lose(patient_, false);
         fail(event.rank, std::nullopt);
         at(microseconds(200), Event::loses, patient_, event.rank);
         break;
@@ -239,12 +260,12 @@ class World {
           at(milliseconds(pick(50)), Event::loses, neighbour, event.rank);
         break;
       case Event::loses:
-        if (rank.known_left.count(event.from) == 0) {
-          rank.lost.insert(event.from);
-          end_of(event.rank, event.from);
+        rank.cut.insert(event.from);
+        rank.flood.lose(event.from, true);
+        post(event.rank);
+        if (!rank.flood.has_left(event.from))
           fail(event.rank,
                mishap_ == Mishap::breaks ? std::nullopt : std::optional<int>(event.from));
-        }
         break;
       case Event::aborts:
         happened_ = now_;
@@ -274,21 +295,11 @@ class World {
     look(number);
   }
 
-  bool is_lost(const Rank& rank, int other) const {
-    const bool is_near = std::ranges::find(rank.neighbours, other) != rank.neighbours.end();
-    return rank.known_ended.count(other) > 0 && (!is_near || rank.lost.count(other) > 0);
-  }
-
-  // What `rank` hears of `peer`, from a neighbour or from itself.
-  void end_of(int rank, int peer, int from = -1) {
-    if (of(rank).known_ended.insert(peer).second) flood(rank, {Letter::ended, peer}, from);
-  }
-
   void fail(int rank, std::optional<int> dead_rank) {
     if (of(rank).broken) return;
-    of(rank).broken = true;
-    of(rank).dead_rank = dead_rank;
-    flood(rank, {Letter::revoke, dead_rank.value_or(-1)});
+    of(rank).flood.break_group({.code = dead_rank ? Code::peer_died : Code::revoked,
+                                .message = "a mishap",
+                                .rank = dead_rank.value_or(-1)});
   }
 
   void come(int number) {
@@ -301,7 +312,9 @@ class World {
     }
     if (mishap_ == Mishap::leaves && number == culprit_ && call == call_) {
       rank.left = true;
-      return flood(number, {Letter::left, number, rank.known.last()});
+      Flood::LastCalls last{};
+      last[kCallGate] = rank.known.last();
+      return rank.flood.leave(last);
     }
     if (mishap_ == Mishap::late && number == culprit_ && call == call_ && !was_late_) {
       const auto other = of(patient_).seen.find(call);
@@ -343,7 +356,7 @@ class World {
     const Patience::Verdict verdict = rank.patience->look(
         rank.known, now_, rank.broken,
         {.is_dead = [&](int other) { return rank.broken && rank.dead_rank == other; },
-         .is_lost = [&](int other) { return rank.broken && is_lost(rank, other); },
+         .is_lost = [&](int other) { return rank.broken && rank.flood.is_lost(other); },
          .is_under_way = [] { return false; }});
     post(number);
     if (verdict != Patience::Verdict::waits) end(number, verdict);
@@ -392,26 +405,12 @@ class World {
   void receive(const Event& event) {
     Rank& rank = of(event.rank);
     const Letter& letter = *event.letter;
-    switch (letter.kind) {
-      case Letter::dissemination:
-        if (!rank.known.receive(event.from, letter.body)) problem_ = "a letter of no rank";
-        post(event.rank);
-        break;
-      case Letter::revoke:
-        if (rank.broken) return;
-        rank.broken = true;
-        if (letter.about >= 0) rank.dead_rank = letter.about;
-        flood(event.rank, letter, event.from);
-        break;
-      case Letter::ended:
-        end_of(event.rank, letter.about, event.from);
-        break;
-      case Letter::left:
-        if (!rank.known_left.insert(letter.about).second) return;
-        rank.known.leave(letter.about, letter.last);
-        flood(event.rank, letter, event.from);
-        break;
+    if (letter.frame != call_frame) {
+      if (!rank.flood.take(event.from, letter.frame, letter.body)) problem_ = "word of no rank";
+      return;
     }
+    if (!rank.known.receive(event.from, letter.body)) problem_ = "a letter of no rank";
+    post(event.rank);
   }
 
   // Whether word of each rank that lives can reach all others.

@@ -15,9 +15,9 @@
 
 #include "c10d/init.h"
 #include "src/base/failure_text.h"
+#include "src/control/flood.h"
 #include "src/control/group_formation.h"
 #include "src/control/make_control_plane.h"
-#include "src/control/mesh_frames.h"
 #include "src/control/store_silence.h"
 #include "src/group/group_state.h"
 #include "src/net/mesh/mesh.h"
