@@ -23,6 +23,9 @@ install(
 get_property(modules GLOBAL PROPERTY C10D_MODULES)
 foreach(module IN LISTS modules) # c10d_gloo with c10d_raw_gloo, c10d_mpi_mpich with its raw one
   string(REGEX REPLACE "^c10d_(raw_)?(mpi_)?" "" wrapped ${module})
+  if(module STREQUAL c10d_raw_tcp) # wraps nothing
+    set(wrapped tools)
+  endif()
   install(TARGETS ${module} LIBRARY DESTINATION ${C10D_MODULE_DIR} COMPONENT c10d_${wrapped})
 endforeach()
 

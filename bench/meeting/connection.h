@@ -23,6 +23,7 @@ class Connection {
   void send(std::string_view bytes) const;
   // Polls for `awake` before it sleeps.
   void receive(char* data, std::size_t bytes, std::chrono::nanoseconds awake = {}) const;
+  int fd() const noexcept { return socket_.get(); }  // nonblocking
   // From now on.
   void set_deadline(Deadline deadline) noexcept { deadline_ = deadline; }
 

@@ -73,7 +73,8 @@ double link_share(BenchOp op, int ranks) {
 }  // namespace
 
 bool has_connections(const CellRecord& cell) {
-  return cell.backend == "gloo" || cell.backend == "raw:gloo" || cell.placement == kGpuPerRank ||
+  return cell.backend == "gloo" || cell.backend == "raw:gloo" || cell.backend == "raw:tcp" ||
+         cell.placement == kGpuPerRank ||
          (cell.placement == kSeveralHosts && cell.backend != "memcpy");
 }
 

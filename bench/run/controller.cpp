@@ -233,8 +233,8 @@ void refuse_misspelt(const std::vector<std::string>& columns) {
           fmt::format("-B {}: of torch.distributed there are torch:gloo and torch:c10d", name));
   const auto backends_known = known_backend_names();
   std::vector<std::string_view> known(backends_known.begin(), backends_known.end());
-  known.insert(known.end(),
-               {"raw:gloo", "raw:mpi", "raw:nccl", "torch:gloo", "torch:c10d", "memcpy"});
+  known.insert(known.end(), {"raw:gloo", "raw:mpi", "raw:nccl", "raw:tcp", "torch:gloo",
+                             "torch:c10d", "memcpy"});
   if (std::ranges::all_of(names, [&](const std::string& name) {
         return std::ranges::find(known, name) != known.end();
       }))

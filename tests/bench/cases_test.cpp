@@ -172,6 +172,7 @@ TEST(Bandwidth, OfTheBusIsThatOfConnections) {
   };
   EXPECT_DOUBLE_EQ(bus(BenchOp::all_reduce, "gloo"), 15);
   EXPECT_DOUBLE_EQ(bus(BenchOp::all_gather, "raw:gloo"), 7.5);
+  EXPECT_DOUBLE_EQ(bus(BenchOp::all_reduce, "raw:tcp"), 15);
   EXPECT_DOUBLE_EQ(bus(BenchOp::broadcast, "gloo"), 10);
   EXPECT_EQ(bus(BenchOp::scan, "gloo"), 0) << "nccl-tests has no scan";
   EXPECT_EQ(bus(BenchOp::all_reduce, "native"), 0);

@@ -307,6 +307,29 @@ TEST(Program, RunsOddNumbersOfRanksAndOtherRoots) {
   EXPECT_NE(ended.out.find("root 2"), std::string::npos);
 }
 
+// Sizes below and above where each rank adds up a half, and a float that does not come whole.
+TEST(Program, APlainLoopAroundAConnectionHasTheSameBits) {
+  const TemporaryDirectory folder;
+  const Ended ended = run(std::string("compare") + kTiny + kNoControl +
+                          "-B native,raw:tcp all_reduce -s 4,8,20K,32K,100004,3M --place both "
+                          "--json " +
+                          (folder / "r.jsonl"));
+  ASSERT_EQ(ended.code, 0) << ended.out;
+  std::map<std::string, std::map<std::string, int>> hashes;  // of a cell, from which backends
+  for (const Json& line : lines_of(folder / "r.jsonl")) {
+    if (line["t"] != "cell") continue;
+    EXPECT_EQ(line["wrong"], 0) << line.dump();
+    const std::string cell = line["bytes"].dump() + " " + line["place"].dump();
+    ++hashes[cell + " " + line["hash"].dump()][line["backend"].get<std::string>()];
+  }
+  EXPECT_EQ(hashes.size(), 12U) << "other bits";
+  for (const auto& [cell, backends] : hashes) EXPECT_EQ(backends.size(), 2U) << cell;
+  const Ended three = run("run -n 3 -i 3 --launches 1 -B raw:tcp all_reduce -s 8");
+  EXPECT_NE(three.out.find("raw:tcp is one connection between two ranks, and there are 3"),
+            std::string::npos)
+      << three.out;
+}
+
 TEST(Program, WhatIsNotThereIsARowAndNoFailure) {
   const Ended ended = run(std::string("compare") + kTiny + kNoControl +
                           "--launches 1 -B native,no_such_backend -s 8");

@@ -133,6 +133,7 @@ class TwoHosts(Case):
     NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
     SUBNET = "10.77.0.0/24"
     KEEPS_MEMORY = "detect_leaks=0"  # libraries of MPI do, until the process ends
+    has_docker0 = False
 
     def setUp(self):
         super().setUp()
@@ -218,13 +219,10 @@ class TwoHosts(Case):
 
     def open_mpi(self, programs, mpirun, hosts, *words):
         """As `c10d-run --print mpirun` says, but for the network of the ranks, which the backend
-        tells Open MPI too. Both hosts have a second interface with the same address, as docker0
-        has it, over which Open MPI would hang."""
-        for namespace in self.namespaces:
-            namespace.do("ip", "link", "add", "same", "type", "veth", "peer", "name", "nowhere")
-            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", "same")
-            for end in ("same", "nowhere"):
-                namespace.do("ip", "link", "set", end, "up")
+        tells Open MPI too. All hosts have an interface with the address of docker0, over which Open
+        MPI would hang."""
+        if not self.has_docker0:
+            self.add_docker0()
         enter = self.namespaces[0].enter
         more = {"C10D_NET_INTERFACE": self.SUBNET, "C10D_TOKEN_FILE": str(self.token)}
         line = self.output(*enter, programs / "c10d-run", "-H", hosts, "--print", "mpirun",
@@ -235,6 +233,14 @@ class TwoHosts(Case):
                           OMPI_MCA_plm_rsh_agent=str(self.shell()),
                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                           ASAN_OPTIONS=self.KEEPS_MEMORY, **more)
+
+    def add_docker0(self):
+        for namespace in self.namespaces:
+            namespace.do("ip", "link", "add", "same", "type", "veth", "peer", "name", "nowhere")
+            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", "same")
+            for end in ("same", "nowhere"):
+                namespace.do("ip", "link", "set", end, "up")
+        self.has_docker0 = True
 
     def mpich(self, mpirun, hosts, *words):
         ranks = sum(int(host.partition(":")[2]) for host in hosts.split(","))

@@ -155,7 +155,11 @@ class World {
     if (tamper_ != Tamper::none && !tampered(to, letter)) return;
     if (of(from).cut.count(to) > 0 || of(to).cut.count(from) > 0) return;
     Deadline& last = arrival_[{from, to}];
-    last = std::max(last, now_ + microseconds(20 + pick(pick(10) == 0 ? 5'000 : 200)));
+    // What a rank sent before it died may be sent again before it arrives.
+    const bool is_slow = mishap_ == Mishap::dies && from == culprit_ && pick(2) == 0;
+    last = std::max(last, now_ + microseconds(20 + pick(is_slow         ? 50'000
+                                                        : pick(10) == 0 ? 5'000
+                                                                        : 200)));
     at(last - now_, Event::arrives, to, from, std::make_shared<Letter>(std::move(letter)));
   }
   Flood::Ends ends_of(int number) {
@@ -257,7 +261,8 @@ class World {
         rank.dead = true;
         happened_ = now_;
         for (const int neighbour : rank.neighbours)
-          at(milliseconds(pick(50)), Event::loses, neighbour, event.rank);
+          at(std::max<Duration>(milliseconds(pick(50)), arrival_[{event.rank, neighbour}] - now_),
+             Event::loses, neighbour, event.rank);  // behind what it sent
         break;
       case Event::loses:
         rank.cut.insert(event.from);
@@ -312,6 +317,7 @@ class World {
     }
     if (mishap_ == Mishap::leaves && number == culprit_ && call == call_) {
       rank.left = true;
+      happened_ = now_;
       Flood::LastCalls last{};
       last[kCallGate] = rank.known.last();
       return rank.flood.leave(last);
@@ -439,7 +445,9 @@ class World {
         const bool died = tamper_ == Tamper::none && !adds_up_ &&
                           (mishap_ == Mishap::dies || mishap_ == Mishap::both_die) && are_linked();
         const Deadline latest = std::max(happened_ ? *happened_ : seen.deadline, seen.came) +
-                                (died ? Patience::kAnswers * 4 / 5 : milliseconds(1000));
+                                (died                        ? Patience::kAnswers * 4 / 5
+                                 : mishap_ == Mishap::leaves ? milliseconds(400)
+                                                             : milliseconds(1000));
         const bool was_stopped = mishap_ == Mishap::stops && rank.get() == &of(culprit_);
         if (seen.over > latest && !was_stopped) return found("a rank waits too long", call);
       }
@@ -450,6 +458,10 @@ class World {
       if (went > 0 && refused > 0 && !is_cut) return found("some went, some did not", call);
       if (mishap_ == Mishap::none && refused > 0) return found("refused for nothing", call);
     }
+    if (tamper_ == Tamper::none && of(culprit_).left)
+      for (const auto& rank : ranks_)
+        if (rank.get() != &of(culprit_) && !rank->flood.has_left(culprit_))
+          return found("a rank has not heard who left", call_);
     if (mishap_ == Mishap::none && without_carried_ > 0) found("went without all data", kCalls);
     for (const auto& [call, rank] : named_) {
       const auto place = of(rank).seen.find(call);

@@ -70,6 +70,7 @@ INCLUDE_RULES = [
     *house(TRAINING, ["c10d/"]),
     (r"bench/peers/raw_nccl", ["c10d/", "src/backends/nccl/", "src/device/", "@"]),
     (r"bench/peers/raw_gloo", ["c10d/", "src/net/network.h", "@"]),
+    (r"bench/peers/raw_tcp", ["c10d/", "src/net/", "bench/meeting/", "bench/peers/"]),
     (r"bench/peers/raw_mpi", ["c10d/", "src/backends/mpi/network.h", "@"]),
     (r"(bench/peers|examples)/", ["c10d/", "@"]),
     (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/",
