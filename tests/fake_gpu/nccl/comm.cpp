@@ -186,7 +186,8 @@ Result settle(const std::vector<std::shared_ptr<Comm>>& comms) {
   }
   for (unsigned looks = 0; !open.empty(); pause(looks)) {
     std::erase_if(open, [&](const auto& comm) {
-      const Result now = comm->is_ended ? nccl::kInternalError : comm->poll();
+      const Result polled = comm->poll();  // forgets what an abort has ended
+      const Result now = comm->is_ended ? nccl::kInternalError : polled;
       if (now == nccl::kInProgress) return false;
       note(now);
       return true;
