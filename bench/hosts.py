@@ -125,7 +125,9 @@ def table(runs, others):
     yield f"| {' | '.join(heads)} |"
     yield "|---" * len(heads) + "|"
     for op, size in cells:
-        us = lambda column: [run.us.get((op, size, column)) for run in runs]  # noqa: E731
+        def us(column, cell=(op, size)):
+            return [run.us.get((*cell, column)) for run in runs]
+
         ours = us(BASE)
         row = [f"{op} {size_text(size)}", f"{statistics.median(ours):,.4g}"]
         for peer in peers:
@@ -150,6 +152,7 @@ def parse(arguments):
                         help="settings (default %(default)s)")
     parser.add_argument("--congestion", metavar="NAME,..",
                         help="congestion controls of TCP (default: the system's, and reno)")
+    parser.add_argument("--sizes", metavar="S,..", help="in place of those of each setting")
     parser.add_argument("--runs", type=int, default=3, help="of each (default %(default)s)")
     parser.add_argument("--time", default="0.1s", metavar="T",
                         help="of one block of one column (default %(default)s)")
@@ -163,7 +166,8 @@ def parse(arguments):
             parser.error(f"--only {name}: there are {', '.join(known)}")
     if parsed.runs < 1:
         parser.error("--runs: at least one")
-    parsed.settings = [known[name] for name in names]
+    parsed.settings = [known[name]._replace(sizes=parsed.sizes or known[name].sizes)
+                       for name in names]
     system = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     parsed.congestion = list(dict.fromkeys((parsed.congestion or f"{system},reno").split(",")))
     return parsed

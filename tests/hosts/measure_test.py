@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""./dev hosts, in little: measure_test.py PROGRAMS"""
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import test_bed
+
+SCRIPT = Path(__file__).resolve().parents[2] / "bench/hosts.py"
+PROGRAMS = None
+
+
+def rows_of(text):
+    """{first cell: the others} of the rows of a table."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()
+            if line.startswith("|")]
+    return {first: others for first, *others in rows}
+
+
+class Measure(unittest.TestCase):
+    def run_script(self, *words):
+        return subprocess.run([sys.executable, "-B", SCRIPT, "--programs", PROGRAMS, *words],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=test_bed.DEADLINE)
+
+    def test_every_column_is_measured_and_compared(self):
+        with tempfile.TemporaryDirectory(prefix="c10d-hosts-") as folder:
+            run = self.run_script("--only", "no-limit,four-ranks", "--sizes", "8,1M", "--runs", "2",
+                                  "--congestion", "reno", "--time", "5ms", "--folder", folder)
+            if run.returncode == test_bed.SKIPPED:
+                self.skipTest(run.stdout)
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            self.assertEqual(sorted(path.name for path in Path(folder).iterdir()),
+                             [f"{name}-reno-{number}.jsonl" for name in ("four-ranks", "no-limit")
+                              for number in (1, 2)])
+            lines = [json.loads(line) for line in
+                     (Path(folder) / "no-limit-reno-1.jsonl").read_text().splitlines()]
+        self.assertEqual({line["backend"] for line in lines if line["t"] == "cell"},
+                         {"native", "raw:tcp", "raw:mpi", "mpi", "raw:gloo", "gloo"})
+        alone, together = map(rows_of, run.stdout.split("\nfour-ranks: "))
+        us, *ratios, share, mpi, gloo = alone["all_reduce 8 B"]
+        self.assertGreater(float(us.replace(",", "")), 0.5)
+        for ratio in (*ratios, *together["all_reduce 1 MiB"][1:]):
+            self.assertRegex(ratio, r"^\d+\.\d\d \d+\.\d\d$")  # of two runs
+        self.assertEqual((len(ratios), share), (3, ""))
+        for cost in (mpi, gloo):
+            self.assertRegex(cost, r"^-?\d+ -?\d+$")
+        self.assertEqual(together["reduce_scatter 8 B"][2:], ["", ""], "Gloo has none")
+
+    def test_mistakes_are_said(self):
+        run = self.run_script("--only", "no_limit")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--only no_limit: there are no-limit, 10-gbit", run.stderr)
+
+
+if __name__ == "__main__":
+    PROGRAMS = sys.argv[1]
+    test_bed.run(Measure)
