@@ -29,7 +29,7 @@ std::vector<OptionFacts> what_to_measure(RawOptions& raw, RunOptions& options) {
        &options.measurement.graph_ops, 1, 1000},
 
       {"-B,--backends", "NAME,..", kUsual, kWhat,
-       "native,gloo,mpi,raw:gloo,raw:mpi,raw:tcp,memcpy,torch:gloo,torch:c10d; first: the base "
+       "native,gloo,mpi,raw:gloo,raw:mpi,raw:tcp,memcpy, torch:gloo,torch:c10d; first: the base "
        "(default: run native, compare all here); mpi@mpich, mpi@PATH, torch:gloo@PYTHON",
        &raw.backends},
       {"--against", "PATH|self", kRare, kWhat,

@@ -29,27 +29,26 @@ class Measure(unittest.TestCase):
 
     def test_every_column_is_measured_and_compared(self):
         with tempfile.TemporaryDirectory(prefix="c10d-hosts-") as folder:
-            run = self.run_script("--only", "no-limit,four-ranks", "--sizes", "8,1M", "--runs", "2",
+            run = self.run_script("--only", "no-limit,four-ranks", "--sizes", "32,1M", "--runs", "1",
                                   "--congestion", "reno", "--time", "5ms", "--folder", folder)
             if run.returncode == test_bed.SKIPPED:
                 self.skipTest(run.stdout)
             self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
             self.assertEqual(sorted(path.name for path in Path(folder).iterdir()),
-                             [f"{name}-reno-{number}.jsonl" for name in ("four-ranks", "no-limit")
-                              for number in (1, 2)])
+                             ["four-ranks-reno-1.jsonl", "no-limit-reno-1.jsonl"])
             lines = [json.loads(line) for line in
                      (Path(folder) / "no-limit-reno-1.jsonl").read_text().splitlines()]
         self.assertEqual({line["backend"] for line in lines if line["t"] == "cell"},
                          {"native", "raw:tcp", "raw:mpi", "mpi", "raw:gloo", "gloo"})
         alone, together = map(rows_of, run.stdout.split("\nfour-ranks: "))
-        us, *ratios, share, mpi, gloo = alone["all_reduce 8 B"]
+        us, *ratios, share, mpi, gloo = alone["all_reduce 32 B"]
         self.assertGreater(float(us.replace(",", "")), 0.5)
         for ratio in (*ratios, *together["all_reduce 1 MiB"][1:]):
-            self.assertRegex(ratio, r"^\d+\.\d\d \d+\.\d\d$")  # of two runs
+            self.assertRegex(ratio, r"^\d+\.\d\d$")
         self.assertEqual((len(ratios), share), (3, ""))
         for cost in (mpi, gloo):
-            self.assertRegex(cost, r"^-?\d+ -?\d+$")
-        self.assertEqual(together["reduce_scatter 8 B"][2:], ["", ""], "Gloo has none")
+            self.assertRegex(cost, r"^-?\d+$")
+        self.assertEqual(together["reduce_scatter 32 B"][2:], ["", ""], "Gloo has none")
 
     def test_mistakes_are_said(self):
         run = self.run_script("--only", "no_limit")
