@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import sys
 import unittest
@@ -27,7 +28,8 @@ How to read it
   native / X    time of native / time of X in each run: below 1 native is faster. raw:mpi and
                 raw:gloo are the libraries, called directly; raw:tcp is one connection and a loop
   of the link   what all_reduce must send, by the rate of the link one way, in each run
-  gloo, mpi     what they take more than raw:gloo and raw:mpi, in us: the cost of their agreement
+  X - raw:X     in us: what the checks and the agreement of gloo and mpi cost. Without them a rank
+                may begin its next op while the others end the last one
 """
 BASE = "native"
 
@@ -80,6 +82,7 @@ def measure(programs, mpirun, setting, congestion, arguments, path):
             "--control", "off", "--blocks", "3", "--time", arguments.time, "-q", "--json", path)
         if run.end() != 0:
             raise AssertionError(run.out[-2000:] + run.err[-2000:])
+        read(path)
     finally:
         hosts.doCleanups()
 
@@ -105,14 +108,19 @@ def read(path):
 
 def size_text(size):
     for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            break
+        if size < 1024 or size % 1024:
+            return f"{size} {unit}"
         size //= 1024
-    return f"{size} {unit}"
+    return f"{size} GiB"
 
 
 def each(values, form="{:.2f}"):
     return " ".join(form.format(value) for value in values)
+
+
+def pairs(us, one, other):
+    """Of two columns; none where one was not measured."""
+    return [] if None in us(one) + us(other) else list(zip(us(one), us(other)))
 
 
 def table(runs, others):
@@ -129,13 +137,16 @@ def table(runs, others):
             return [run.us.get((*cell, column)) for run in runs]
 
         ours = us(BASE)
-        row = [f"{op} {size_text(size)}", f"{statistics.median(ours):,.4g}"]
-        for peer in peers:
-            row.append(each(a / b for a, b in zip(ours, us(peer))) if None not in us(peer) else "")
+        if None in ours:
+            continue
+        median = statistics.median(ours)
+        row = [f"{op} {size_text(size)}", f"{median:,.0f}" if median >= 1000 else f"{median:.3g}"]
+        row += [each(a / b for a, b in pairs(us, BASE, peer)) for peer in peers]
+        is_bound = op == "all_reduce" and size >= 1 << 20 and all(run.link for run in runs)
         row.append(each(size * 1e-3 / run.link / a for run, a in zip(runs, ours))
-                   if op == "all_reduce" and size >= 1 << 20 else "")
-        for name in wrappers:
-            row.append(each((a - b for a, b in zip(us(name), us("raw:" + name))), "{:.0f}"))
+                   if is_bound else "")
+        row += [each((a - b for a, b in pairs(us, name, "raw:" + name)), "{:.0f}")
+                for name in wrappers]
         yield f"| {' | '.join(row)} |"
 
 
@@ -170,14 +181,19 @@ def parse(arguments):
                        for name in names]
     system = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     parsed.congestion = list(dict.fromkeys((parsed.congestion or f"{system},reno").split(",")))
+    usable = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    for name in parsed.congestion:
+        if name not in usable:
+            parser.error(f"--congestion {name}: this kernel has {', '.join(usable)}")
     return parsed
 
 
 def main(arguments):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that ranks end, too
     parsed = parse(arguments)
-    mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+    mpirun = shutil.which("mpirun.openmpi")
     if mpirun is None:
-        print("hosts: there is no mpirun (package openmpi-bin)", file=sys.stderr)
+        print("hosts: there is no mpirun.openmpi (package openmpi-bin)", file=sys.stderr)
         return 2
     parsed.folder.mkdir(parents=True, exist_ok=True)
     folder = parsed.folder.resolve()

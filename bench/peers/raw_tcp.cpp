@@ -41,23 +41,24 @@ class Exchange {
         output_(static_cast<float*>(op.output.data)) {
     const std::size_t count = op.input.count;
     const Half low{0, count / 2}, high{count / 2, count - count / 2};
-    const bool halves = op.input.bytes() >= kWhole;
-    ours_ = !halves ? Half{0, count} : rank == 0 ? low : high;
-    theirs_ = !halves ? Half{0, count} : rank == 0 ? high : low;
-    to_send_ = bytes(theirs_) + (halves ? bytes(ours_) : 0);
-    to_receive_ = bytes(ours_) + (halves ? bytes(theirs_) : 0);
+    halves_ = op.input.bytes() >= kWhole;
+    ours_ = !halves_ ? Half{0, count} : rank == 0 ? low : high;
+    theirs_ = !halves_ ? Half{0, count} : rank == 0 ? high : low;
+    to_send_ = bytes(theirs_) + (halves_ ? bytes(ours_) : 0);
+    to_receive_ = bytes(ours_) + (halves_ ? bytes(theirs_) : 0);
   }
 
   // Throws std::runtime_error when the peer is gone, or does not come before the deadline.
   void run(Deadline deadline) {
     Deadline sleeps_at = Clock::now() + kAwake;
     while (sent_ < to_send_ || received_ < to_receive_) {
-      const bool moved = send_some() | receive_some();
-      if (moved) {
+      const bool sent = send_some();
+      const bool received = receive_some();
+      if (sent || received) {
         sleeps_at = Clock::now() + kAwake;
       } else if (Clock::now() > sleeps_at) {
-        const bool waits = sent_ < sendable();
-        if (!wait_for(fd_, static_cast<short>(POLLIN | (waits ? POLLOUT : 0)), deadline))
+        const int events = (can_receive() ? POLLIN : 0) | (sent_ < sendable() ? POLLOUT : 0);
+        if (!wait_for(fd_, static_cast<short>(events), deadline))
           throw std::runtime_error("the other rank is late");
       }
     }
@@ -69,6 +70,11 @@ class Exchange {
   // Their half of the input, and what has been added up of this one.
   std::size_t sendable() const {
     return std::min(to_send_, bytes(theirs_) + summed_ * sizeof(float));
+  }
+
+  // In place a sum takes the place of an input, which must have been sent if it is the whole.
+  bool can_receive() const {
+    return received_ < to_receive_ && (halves_ || input_ != output_ || sent_ == to_send_);
   }
 
   bool send_some() {
@@ -86,7 +92,7 @@ class Exchange {
   }
 
   bool receive_some() {
-    if (received_ == to_receive_) return false;
+    if (!can_receive()) return false;
     const std::size_t to_sum = bytes(ours_);
     if (received_ < to_sum) {
       const std::size_t held = received_ % sizeof(float);  // of a float that is not whole yet
@@ -124,6 +130,7 @@ class Exchange {
   int fd_;
   const float* input_;
   float* output_;
+  bool halves_ = false;
   Half ours_, theirs_;
   std::size_t to_send_ = 0, sent_ = 0, to_receive_ = 0, received_ = 0;
   std::size_t summed_ = 0;  // floats of ours
@@ -156,6 +163,7 @@ class RawTcp : public RawPeer {
     connections_ =
         connect_hosts(context_.rank == 0 ? End::listens : End::connects, *context_.store, "tcp",
                       meeting_address(context_), 1, Clock::now() + context_.timeout);
+    leave_unwatched(connections_.front().fd());  // between ops nobody reads
   }
 
   Support supports(const Query& query) const override { return supports_query(query); }

@@ -187,7 +187,8 @@ bool Dissemination::has_heard_of(int rank) const noexcept {
 
 // What this rank has to say.
 void Dissemination::answer(std::uint64_t sequence, Answers& answers) {
-  const bool may_hear_more = own_.sequence == sequence && went_ != sequence;
+  const bool may_hear_more = own_.sequence == sequence && went_ != sequence &&
+                             !has_bit(answers.barred, rank_);  // then it never goes in
   if (answers.bars && !(holds_ && may_hear_more) && !has_bit(answers.answered, rank_)) {
     set_bit(answers.answered, rank_);
     answers.is_news = true;

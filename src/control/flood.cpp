@@ -68,6 +68,8 @@ void Flood::note_ended(int rank, int from) {
   ends_.send(ended_frame, word, from);
 }
 
+void Flood::note_dead(int rank) { note_ended(rank, kNobody); }
+
 void Flood::lose(int neighbour, bool ended) {
   linked_[static_cast<std::size_t>(neighbour)].store(false, std::memory_order_relaxed);
   if (ended && !has_left(neighbour)) note_ended(neighbour, kNobody);

@@ -27,8 +27,8 @@ enum MeshFrame : std::uint8_t {
 // What all ranks of a group are to hear, whichever links are down: what broke it, who left it, and
 // whose connection ended. A rank tells its neighbours, and each passes on what is news to it.
 //
-// The state machine of one rank, without sockets and clocks. Every member may be called from any
-// thread, if `Ends` may.
+// The state machine of one rank, without sockets and clocks. take(), lose() and note_dead() for one
+// thread at a time, the others for any.
 class Flood {
  public:
   using LastCalls = std::array<std::uint64_t, kGates>;  // of a rank that left, by gate
@@ -48,6 +48,8 @@ class Flood {
   bool take(int from, std::uint8_t frame, const std::string& body);
   // The link to a neighbour is lost; `ended`: because the other end closed it.
   void lose(int neighbour, bool ended);
+  // Another rank died, as its host saw.
+  void note_dead(int rank);
   // Breaks the group here, and on the others.
   void break_group(const Failure& cause);
   // That this rank leaves.

@@ -407,6 +407,10 @@ void MeshControl::look_for_dead() {
     if (has_left(member.rank)) continue;
     note_beat(member.rank, glance_at(beat_key(member.rank)));
     if (has_left(member.rank)) continue;
+    {
+      MutexLock news(news_mutex_);
+      flood_.note_dead(member.rank);
+    }
     fail(failure_about(member.rank, Code::peer_died,
                        name_of(member.rank) + " ended without leaving the group"));
     return;

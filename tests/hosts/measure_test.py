@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """./dev hosts, in little: measure_test.py PROGRAMS"""
 import json
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -23,24 +22,26 @@ def rows_of(text):
 
 class Measure(unittest.TestCase):
     def run_script(self, *words):
-        return subprocess.run([sys.executable, "-B", SCRIPT, "--programs", PROGRAMS, *words],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=test_bed.DEADLINE)
+        run = test_bed.Running([sys.executable, "-B", SCRIPT, "--programs", PROGRAMS, *words])
+        self.addCleanup(run.kill)
+        run.end()
+        return run
 
     def test_every_column_is_measured_and_compared(self):
         with tempfile.TemporaryDirectory(prefix="c10d-hosts-") as folder:
-            run = self.run_script("--only", "no-limit,four-ranks", "--sizes", "32,1M", "--runs", "1",
-                                  "--congestion", "reno", "--time", "5ms", "--folder", folder)
-            if run.returncode == test_bed.SKIPPED:
-                self.skipTest(run.stdout)
-            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            run = self.run_script("--only", "no-limit,four-ranks", "--sizes", "32,1M",
+                                  "--runs", "1", "--congestion", "reno", "--time", "5ms",
+                                  "--folder", folder)
+            if run.process.returncode == test_bed.SKIPPED:
+                self.skipTest(run.out)
+            self.assertEqual(run.process.returncode, 0, run.out + run.err)
             self.assertEqual(sorted(path.name for path in Path(folder).iterdir()),
                              ["four-ranks-reno-1.jsonl", "no-limit-reno-1.jsonl"])
             lines = [json.loads(line) for line in
                      (Path(folder) / "no-limit-reno-1.jsonl").read_text().splitlines()]
         self.assertEqual({line["backend"] for line in lines if line["t"] == "cell"},
                          {"native", "raw:tcp", "raw:mpi", "mpi", "raw:gloo", "gloo"})
-        alone, together = map(rows_of, run.stdout.split("\nfour-ranks: "))
+        alone, together = map(rows_of, run.out.split("\nfour-ranks: "))
         us, *ratios, share, mpi, gloo = alone["all_reduce 32 B"]
         self.assertGreater(float(us.replace(",", "")), 0.5)
         for ratio in (*ratios, *together["all_reduce 1 MiB"][1:]):
@@ -52,8 +53,8 @@ class Measure(unittest.TestCase):
 
     def test_mistakes_are_said(self):
         run = self.run_script("--only", "no_limit")
-        self.assertEqual(run.returncode, 2)
-        self.assertIn("--only no_limit: there are no-limit, 10-gbit", run.stderr)
+        self.assertEqual(run.process.returncode, 2)
+        self.assertIn("--only no_limit: there are no-limit, 10-gbit", run.err)
 
 
 if __name__ == "__main__":

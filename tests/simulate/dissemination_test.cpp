@@ -100,7 +100,7 @@ class World {
     std::string body;
   };
   struct Event {
-    enum Kind { comes, looks, arrives, dies, loses, aborts, resumes, settles, breaks, ticks };
+    enum Kind { comes, looks, arrives, dies, loses, sees, aborts, resumes, settles, breaks, ticks };
     Deadline when;
     std::uint64_t number;
     Kind kind;
@@ -258,11 +258,7 @@ class World {
         at(microseconds(200), Event::loses, patient_, event.rank);
         break;
       case Event::dies:
-        rank.dead = true;
-        happened_ = now_;
-        for (const int neighbour : rank.neighbours)
-          at(std::max<Duration>(milliseconds(pick(50)), arrival_[{event.rank, neighbour}] - now_),
-             Event::loses, neighbour, event.rank);  // behind what it sent
+        die(event.rank);
         break;
       case Event::loses:
         rank.cut.insert(event.from);
@@ -271,6 +267,11 @@ class World {
         if (!rank.flood.has_left(event.from))
           fail(event.rank,
                mishap_ == Mishap::breaks ? std::nullopt : std::optional<int>(event.from));
+        break;
+      case Event::sees:
+        rank.flood.note_dead(event.from);
+        post(event.rank);
+        fail(event.rank, event.from);
         break;
       case Event::aborts:
         happened_ = now_;
@@ -290,6 +291,18 @@ class World {
           if (one.kind != Event::arrives) happen(one);
         break;
       }
+    }
+  }
+
+  void die(int number) {
+    of(number).dead = true;
+    happened_ = now_;
+    for (const int neighbour : of(number).neighbours)
+      at(std::max<Duration>(milliseconds(pick(50)), arrival_[{number, neighbour}] - now_),
+         Event::loses, neighbour, number);  // behind what it sent
+    if (pick(2) == 0) {  // a rank of its host sees it by its process, whether linked or not
+      const int other = pick(static_cast<int>(ranks_.size()));
+      if (other != number) at(microseconds(pick(2000)), Event::sees, other, number);
     }
   }
 
