@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/hosts"))
 import test_bed  # noqa: E402
+from perf import size_text  # noqa: E402
 
 EPILOG = """
 How it measures
@@ -104,14 +105,6 @@ def read(path):
         elif record["t"] == "ceil" and record["level"] == "one way":
             link = max(link, record["gbps"])
     return Run({key: statistics.median(values) for key, values in blocks.items()}, link)
-
-
-def size_text(size):
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024 or size % 1024:
-            return f"{size} {unit}"
-        size //= 1024
-    return f"{size} GiB"
 
 
 def each(values, form="{:.2f}"):
