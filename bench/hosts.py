@@ -70,7 +70,7 @@ class TwoHosts(test_bed.TwoHosts):
 
 
 def measure(programs, mpirun, setting, congestion, arguments, path):
-    """Writes the JSON lines of one run; raises AssertionError with its output where it fails."""
+    """One run, whose JSON lines it writes. Raises AssertionError with its output where it fails."""
     hosts = TwoHosts()
     try:
         hosts.setUp()
@@ -83,7 +83,7 @@ def measure(programs, mpirun, setting, congestion, arguments, path):
             "--control", "off", "--blocks", "3", "--time", arguments.time, "-q", "--json", path)
         if run.end() != 0:
             raise AssertionError(run.out[-2000:] + run.err[-2000:])
-        read(path)
+        return read(path)
     finally:
         hosts.doCleanups()
 
@@ -143,10 +143,6 @@ def table(runs, others):
         yield f"| {' | '.join(row)} |"
 
 
-def path_of(folder, setting, congestion, number):
-    return folder / f"{setting.name}-{congestion}-{number}.jsonl"
-
-
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="./dev hosts", usage="./dev hosts [-- options]",
                                      description=__doc__, epilog=EPILOG,
@@ -191,28 +187,27 @@ def main(arguments):
     parsed.folder.mkdir(parents=True, exist_ok=True)
     folder = parsed.folder.resolve()
     test_bed.DEADLINE = 900
-    shared = [(setting, congestion) for congestion in parsed.congestion
-              for setting in parsed.settings]
+    runs = {(setting, congestion): [] for congestion in parsed.congestion
+            for setting in parsed.settings}
     try:
         for number in range(1, parsed.runs + 1):
-            for setting, congestion in shared:
+            for (setting, congestion), done in runs.items():
                 print(f"run {number} of {parsed.runs}: {setting.name}, {congestion}",
                       file=sys.stderr)
-                measure(parsed.programs.resolve(), mpirun, setting, congestion, parsed,
-                        path_of(folder, setting, congestion, number))
+                path = folder / f"{setting.name}-{congestion}-{number}.jsonl"
+                done.append(measure(parsed.programs.resolve(), mpirun, setting, congestion, parsed,
+                                    path))
     except unittest.SkipTest as reason:
         print(f"skipped: {reason}")
         return test_bed.SKIPPED
     except AssertionError as failure:
         print(f"hosts: {failure}", file=sys.stderr)
         return 1
-    for setting, congestion in shared:
-        runs = [read(path_of(folder, setting, congestion, number))
-                for number in range(1, parsed.runs + 1)]
+    for (setting, congestion), done in runs.items():
         print(f"\n{setting.name}: two hosts, {setting.ranks} rank(s) each, cable "
               f"{setting.rate or 'without a limit'}, {congestion}; the link one way "
-              f"{each((run.link for run in runs), '{:.3g}')} GB/s\n")
-        for line in table(runs, setting.columns.split(",")[1:]):
+              f"{each((run.link for run in done), '{:.3g}')} GB/s\n")
+        for line in table(done, setting.columns.split(",")[1:]):
             print(line)
     print(f"\nruns: {os.path.relpath(folder)}/*.jsonl, which c10d-bench report prints")
     return 0

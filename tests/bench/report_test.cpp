@@ -110,7 +110,9 @@ TEST(Report, ReadsTheResultsOfTheRepository) {
     const std::string commit = commit_of(results.run);
     EXPECT_FALSE(commit.empty());
     EXPECT_EQ(commit.find("dirty"), commit.npos) << commit << " is not what was measured";
-    EXPECT_NE(command_text(results).find("c10d-bench "), std::string::npos);
+    std::string command = command_text(results);
+    if (command.starts_with("under openmpi on first:")) command.erase(0, command.find(": ") + 2);
+    EXPECT_TRUE(command.starts_with("c10d-bench ")) << command;
     EXPECT_TRUE(results.complete);
     const Summary summary = summarise(results, true, 0.02);
     EXPECT_EQ(summary.wrong, 0U);

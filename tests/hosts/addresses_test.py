@@ -36,11 +36,7 @@ class Addresses(test_bed.RanksByHand):
 
     def test_both_hosts_have_the_same_address(self):
         """As those of docker0 are."""
-        for namespace in self.namespaces:
-            namespace.do("ip", "link", "add", "docker0", "type", "veth", "peer", "name", "other")
-            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", "docker0")
-            for end in ("docker0", "other"):
-                namespace.do("ip", "link", "set", end, "up")
+        self.give_all_one_address("docker0")
         self.expect_unreachable("172.17.0.1", 1, 1, C10D_NET_INTERFACE="docker0")
 
     def test_an_address_swallows_packets(self):

@@ -133,7 +133,6 @@ class TwoHosts(Case):
     NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
     SUBNET = "10.77.0.0/24"
     KEEPS_MEMORY = "detect_leaks=0"  # libraries of MPI do, until the process ends
-    has_docker0 = False
 
     def setUp(self):
         super().setUp()
@@ -221,8 +220,7 @@ class TwoHosts(Case):
         """As `c10d-run --print mpirun` says, but for the network of the ranks, which the backend
         tells Open MPI too. All hosts have an interface with the address of docker0, over which Open
         MPI would hang."""
-        if not self.has_docker0:
-            self.add_docker0()
+        self.give_all_one_address("same")
         enter = self.namespaces[0].enter
         more = {"C10D_NET_INTERFACE": self.SUBNET, "C10D_TOKEN_FILE": str(self.token)}
         line = self.output(*enter, programs / "c10d-run", "-H", hosts, "--print", "mpirun",
@@ -234,13 +232,13 @@ class TwoHosts(Case):
                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                           ASAN_OPTIONS=self.KEEPS_MEMORY, **more)
 
-    def add_docker0(self):
+    def give_all_one_address(self, interface):
+        """That of docker0, on an interface that leads nowhere."""
         for namespace in self.namespaces:
-            namespace.do("ip", "link", "add", "same", "type", "veth", "peer", "name", "nowhere")
-            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", "same")
-            for end in ("same", "nowhere"):
+            namespace.do("ip", "link", "add", interface, "type", "veth", "peer", "name", "nowhere")
+            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", interface)
+            for end in (interface, "nowhere"):
                 namespace.do("ip", "link", "set", end, "up")
-        self.has_docker0 = True
 
     def mpich(self, mpirun, hosts, *words):
         ranks = sum(int(host.partition(":")[2]) for host in hosts.split(","))
